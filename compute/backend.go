@@ -1,0 +1,147 @@
+package compute
+
+// DType is the element type of stored data.
+type DType uint8
+
+// Element types of weights and caches. Activations are always F32.
+const (
+	F32 DType = iota
+	F16
+	BF16
+)
+
+// Size returns bytes per element.
+func (d DType) Size() int {
+	if d == F32 {
+		return 4
+	}
+	return 2
+}
+
+// String returns the torch name: float32, float16, bfloat16.
+func (d DType) String() string { return [...]string{"float32", "float16", "bfloat16"}[d] }
+
+// RawTensor is a weight as it lies in a file: row-major little-endian bytes,
+// usually a slice of a memory-mapped file. Vectors have Rows 1.
+type RawTensor struct {
+	Name  string
+	DType DType
+	Rows  int // output features
+	Cols  int // input features
+	Data  []byte
+}
+
+// Matrix is a weight [rows, cols] in the backend's own layout.
+type Matrix interface {
+	Rows() int
+	Cols() int
+}
+
+// Vector is a one-dimensional F32 weight.
+type Vector interface{ Len() int }
+
+// Buffer is an activation matrix [capacity rows, cols] of F32.
+type Buffer interface {
+	Cap() int // rows
+	Cols() int
+}
+
+// KVCache holds keys and values of all layers in blocks.
+type KVCache interface{ Spec() KVSpec }
+
+// KVSpec sizes a KVCache.
+type KVSpec struct {
+	NumLayers, NumBlocks, BlockSize int
+	NumKVHeads, HeadDim             int
+	DType                           DType
+}
+
+// Bytes returns the memory that a cache of this size takes.
+func (s KVSpec) Bytes() int64 {
+	return 2 * int64(s.NumLayers) * int64(s.NumBlocks) * int64(s.BlockSize) *
+		int64(s.NumKVHeads) * int64(s.HeadDim) * int64(s.DType.Size())
+}
+
+// Batch describes the rows of one step. Row i of every activation buffer
+// belongs to token i.
+type Batch struct {
+	TokenIDs    []int32 // [num_tokens]
+	Positions   []int32 // [num_tokens] position in its sequence
+	SlotMapping []int32 // [num_tokens] block*block_size + offset, where its key and value go
+	Seqs        []BatchSeq
+}
+
+// BatchSeq is one sequence's rows: QueryStart … QueryStart+QueryLen-1, the last
+// QueryLen of ContextLen positions.
+type BatchSeq struct {
+	QueryStart, QueryLen int
+	ContextLen           int     // positions in the cache once this step's keys are stored
+	BlockTable           []int32 // blocks of positions 0 … ContextLen-1
+}
+
+// AttentionSpec is the shape of one attention layer. A qkv buffer's row holds
+// NumHeads*HeadDim queries, then NumKVHeads*HeadDim keys, then as many values.
+type AttentionSpec struct {
+	NumHeads, NumKVHeads, HeadDim int
+	Scale                         float32 // applied to q·k
+}
+
+// RopeTable holds cosines and sines of rotary embedding (half-split "neox"
+// form, as Hugging Face's Llama): row-major [max positions, head_dim/2].
+type RopeTable struct {
+	HalfDim  int
+	Cos, Sin []float32
+}
+
+// Backend executes the operations of a decoder on one device. It is used from
+// one goroutine at a time. Operations are enqueued in order; they return
+// nothing, a device error is sticky and surfaces at Sync. A wrong shape is a
+// broken invariant and panics at once.
+//
+// Every operation computes a row from that row alone (and, for Attention, from
+// its own sequence's cache) by sums whose order depends on the row's shape
+// only: a row's bits never depend on which other rows share the step.
+type Backend interface {
+	// Describe returns a line for people: device, instruction set, threads.
+	Describe() string
+
+	// NewMatrix stacks the parts by rows (fused QKV, gate+up) into one weight,
+	// copied and repacked: the parts' Data may be unmapped afterwards. All parts
+	// have the same Cols and DType.
+	NewMatrix(parts ...RawTensor) (Matrix, error)
+	// NewVector converts a weight of any DType to F32.
+	NewVector(t RawTensor) (Vector, error)
+	NewBuffer(rows, cols int) (Buffer, error)
+	NewKVCache(spec KVSpec) (KVCache, error)
+	NewRope(t RopeTable) (Rope, error)
+
+	// Embed sets row i of dst to row ids[i] of table.
+	Embed(dst Buffer, table Matrix, ids []int32)
+	// RMSNorm sets dst = src / rms(src) * w for rows rows.
+	RMSNorm(dst, src Buffer, w Vector, eps float32, rows int)
+	// Linear sets dst = src · wᵀ for rows rows; dst has w.Rows() columns.
+	Linear(dst, src Buffer, w Matrix, rows int)
+	// LinearAdd adds src · wᵀ to dst (the residual stream).
+	LinearAdd(dst, src Buffer, w Matrix, rows int)
+	// RopeStore rotates queries and keys of qkv in place by their positions and
+	// writes keys and values to the cache's slots.
+	RopeStore(qkv Buffer, spec AttentionSpec, rope Rope, kv KVCache, layer int, b *Batch)
+	// Attention sets dst [num_tokens, num_heads*head_dim] to causal attention of
+	// qkv's queries over the cache.
+	Attention(dst, qkv Buffer, spec AttentionSpec, kv KVCache, layer int, b *Batch)
+	// SiluMul sets dst = silu(gate) * up, where a row of gateUp is gate then up.
+	SiluMul(dst, gateUp Buffer, rows int)
+	// Gather sets row i of dst to row rows[i] of src.
+	Gather(dst, src Buffer, rows []int32)
+
+	// Sync waits for what was enqueued and returns the first error since the last Sync.
+	Sync() error
+	// Host returns rows [from, from+n) of a buffer for reading and writing by the
+	// host, valid until the next operation on it. Call Sync first.
+	Host(b Buffer, from, n int) []float32
+
+	Close() error
+}
+
+// Rope is a RopeTable in the backend's memory.
+type Rope interface{ MaxPositions() int }

@@ -1,0 +1,88 @@
+package infer
+
+// SeqID names a sequence within one process; never reused.
+type SeqID uint64
+
+// Runner executes steps of a model on one device. It is called from one
+// goroutine (the batcher's OS thread) and has at most one step in flight.
+type Runner interface {
+	// Launch starts a step and returns without waiting for it. done is called
+	// exactly once, from any goroutine, possibly before Launch returns, with the
+	// result or with the error that ended the step; a panic inside the step is
+	// delivered as an error too. The plan and everything it points to stay
+	// unchanged until done has been called.
+	Launch(plan *StepPlan, done func(*StepResult, error))
+	// Spec describes the device and the cache it holds.
+	Spec() RunnerSpec
+	// Close frees the device's memory. No step may be in flight.
+	Close() error
+}
+
+// RunnerSpec is what the scheduler must know of a runner.
+type RunnerSpec struct {
+	NumBlocks   int // KV blocks
+	BlockSize   int // tokens per block
+	VocabSize   int
+	MaxModelLen int
+	Device      string // for people: "cpu (AVX-512, 2 threads)"
+	DType       string // for people: "bfloat16"
+}
+
+// StepPlan is one value from scheduler to runner: which tokens of which
+// sequences to compute, where their keys and values go, and which rows to
+// sample. Row order is plan order.
+type StepPlan struct {
+	StepID    uint64
+	Sequences []ScheduledSequence
+	NumTokens int // sum of len(TokenIDs)
+}
+
+// ScheduledSequence is one sequence's share of a step.
+type ScheduledSequence struct {
+	SeqID SeqID
+	// TokenIDs are computed in this step, at positions StartPos, StartPos+1, …
+	TokenIDs []int32
+	StartPos int
+	// BlockTable lists the KV blocks of positions 0 … StartPos+len(TokenIDs)-1.
+	BlockTable []int32
+	// Sample asks for one new token after the last of TokenIDs. It is false for
+	// a prefill chunk that is not the last, and for prompt scoring.
+	Sample bool
+	Params *SamplingParams
+	// PromptTokenIDs and OutputTokenIDs are the sequence so far (for penalties,
+	// bad words and the draw's position); read-only.
+	PromptTokenIDs []int32
+	OutputTokenIDs []int32
+}
+
+// StepResult answers a StepPlan; Sequences is parallel to the plan's. The
+// receiver owns it.
+type StepResult struct {
+	StepID    uint64
+	Sequences []SequenceResult
+}
+
+// SequenceResult is what one sequence got from a step.
+type SequenceResult struct {
+	NewTokenIDs []int32         // empty if nothing was sampled
+	Logprobs    []TokenLogprobs // parallel to NewTokenIDs if NumLogprobs >= 0
+	// PromptLogprobs describe the prompt tokens at positions StartPos+1 …
+	// StartPos+len(TokenIDs), as far as those are prompt tokens; only if
+	// NumPromptLogprobs >= 0.
+	PromptLogprobs []TokenLogprobs
+	// Err fails this sequence alone, for example when its logits are not finite.
+	Err error
+}
+
+// SequenceFault is an error of a whole step that is known to be one sequence's
+// doing: a panic while its rows were sampled. The others aboard are innocent.
+type SequenceFault struct {
+	SeqID SeqID
+	Err   error
+}
+
+// Error implements error.
+func (f *SequenceFault) Error() string { return f.Err.Error() }
+
+// Unwrap returns the cause.
+func (f *SequenceFault) Unwrap() error { return f.Err }

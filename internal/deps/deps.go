@@ -1,0 +1,27 @@
+package deps
+
+import (
+	_ "github.com/alecthomas/kong"
+	_ "github.com/ardanlabs/jinja"
+	_ "github.com/asynkron/protoactor-go/actor"
+	_ "github.com/dlclark/regexp2/v2"
+	_ "github.com/gofiber/fiber/v2"
+	_ "github.com/gofiber/fiber/v2/middleware/adaptor"
+	_ "github.com/gofiber/fiber/v2/middleware/cors"
+	_ "github.com/openai/openai-go/v3"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/prometheus/common/expfmt"
+	_ "github.com/stretchr/testify/require"
+	_ "github.com/valyala/fasthttp"
+	_ "github.com/vbauerster/mpb/v8"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sys/cpu"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "golang.org/x/text/unicode/norm"
+	_ "golang.org/x/time/rate"
+	_ "gopkg.in/yaml.v3"
+	_ "pgregory.net/rapid"
+)
