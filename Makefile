@@ -1,0 +1,45 @@
+# `make` lists the targets.
+GO ?= go
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: ## serve the embedded model on port 8000, with per-request metrics
+	$(GO) run ./cmd/troupe serve --enable-per-request-metrics
+
+.PHONY: build
+build: ## build ./bin/troupe (one static file)
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/troupe ./cmd/troupe
+
+.PHONY: test
+test: ## vet, then every test under the race detector
+	$(GO) vet ./...
+	$(GO) test -race ./...
+
+.PHONY: check
+check: ## format, vet for other platforms, generated files current, tidy modules
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'gofmt: the files above'; exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet -tags e2e,faultinject ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	GOOS=linux GOARCH=arm64 $(GO) build ./...
+	$(GO) generate ./kernels/...
+	git diff --exit-code -- kernels
+
+.PHONY: e2e
+e2e: ## the real binary on a real port: acceptance cases and client SDKs (needs Node)
+	cd e2e/clients && npm ci --no-audit --no-fund --loglevel=error
+	$(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
+
+.PHONY: bench
+bench: ## the figures of docs/benchmarks.md, as ratios within one run
+	$(GO) test -run '^$$' -bench . -benchmem ./actors ./http ./scheduler
+	$(GO) run ./tools/benchratio
+
+.PHONY: fuzz
+fuzz: ## every fuzz target, FUZZTIME each (default 2m)
+	$(GO) run ./tools/fuzzall -time $${FUZZTIME:-2m}
