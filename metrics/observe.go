@@ -1,0 +1,197 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// StepStats is the scheduler's state after a step and what the step did.
+type StepStats struct {
+	NumRunning, NumWaiting int     // sequences; NumWaiting leaves out the deferred
+	NumWaitingDeferred     int     // waiting for something other than capacity
+	KVCacheUsage           float64 // used share of KV blocks, 0 … 1
+	// Since the last ObserveStep:
+	NumPromptTokens                     int // newly computed prompt tokens of prefills that finished
+	NumGenerationTokens                 int
+	NumPreemptions                      int
+	PrefixCacheQueries, PrefixCacheHits int // prompt tokens looked up and found
+}
+
+// ObserveStep records a step; one caller at a time.
+func (e *Engine) ObserveStep(s StepStats) {
+	if e == nil {
+		return
+	}
+	e.state.running.Set(float64(s.NumRunning))
+	e.state.waiting.Set(float64(s.NumWaiting + s.NumWaitingDeferred))
+	e.state.waitingCapacity.Set(float64(s.NumWaiting))
+	e.state.waitingDeferred.Set(float64(s.NumWaitingDeferred))
+	e.state.kvUsage.Set(s.KVCacheUsage)
+	e.state.preemptions.Add(float64(s.NumPreemptions))
+	e.state.cacheQueries.Add(float64(s.PrefixCacheQueries))
+	e.state.cacheHits.Add(float64(s.PrefixCacheHits))
+	e.tokens.generation.Add(float64(s.NumGenerationTokens))
+	// A step that finished no prefill and gave no token is no iteration in
+	// vLLM's count either.
+	if n := s.NumPromptTokens + s.NumGenerationTokens; n > 0 {
+		e.tokens.perStep.Observe(float64(n))
+	}
+	e.recent.step(s)
+}
+
+// ObservePrompt records one prompt when its first token is there.
+func (e *Engine) ObservePrompt(numPromptTokens, numCachedTokens int) {
+	if e == nil {
+		return
+	}
+	e.tokens.prompt.Add(float64(numPromptTokens))
+	e.tokens.promptCached.Add(float64(numCachedTokens))
+	e.tokens.cacheHit.Add(float64(numCachedTokens))
+	e.tokens.computed.Add(float64(numPromptTokens - numCachedTokens))
+	e.recent.promptTokens.Add(int64(numPromptTokens))
+}
+
+// ObserveFirstToken records the nanoseconds from a request's arrival to the
+// receipt of a sequence's first token.
+func (e *Engine) ObserveFirstToken(sinceArrival int64) {
+	if e == nil {
+		return
+	}
+	e.latency.firstToken.Observe(seconds(sinceArrival))
+}
+
+// ObserveInterToken records the nanoseconds between two steps that gave a
+// sequence tokens: one sample per step, however many tokens it gave.
+func (e *Engine) ObserveInterToken(ns int64) {
+	if e == nil {
+		return
+	}
+	e.latency.interToken.Observe(seconds(ns))
+}
+
+// SequenceFinish describes a sequence that ended, whatever the reason.
+type SequenceFinish struct {
+	Stamps                                                      infer.Stamps
+	NumTokens, NumPromptTokens, NumCachedTokens, NumPreemptions int
+}
+
+// ObserveSequenceFinish records a sequence's times and token counts. Times whose
+// stamps are unknown, as after an abort in the queue, are left out rather than
+// recorded as 0.
+func (e *Engine) ObserveSequenceFinish(f SequenceFinish) {
+	if e == nil {
+		return
+	}
+	s := f.Stamps
+	observeInterval(e.latency.queue, s.Queued, s.Scheduled)
+	observeInterval(e.latency.prefill, s.Scheduled, s.FirstToken)
+	observeInterval(e.latency.decode, s.FirstToken, s.LastToken)
+	observeInterval(e.latency.inferenceTimes, s.Scheduled, s.LastToken)
+	if decode, ok := interval(s.FirstToken, s.LastToken); ok {
+		// vLLM records 0 for a single token, where the per-request mean is null.
+		perToken := 0.0
+		if f.NumTokens > 1 {
+			perToken = seconds(decode) / float64(f.NumTokens-1)
+		}
+		e.latency.perOutputToken.Observe(perToken)
+	}
+	e.requests.generationTokens.Observe(float64(f.NumTokens))
+	e.requests.preemptions.Observe(float64(f.NumPreemptions))
+	if s.Scheduled != 0 {
+		e.requests.kvComputedTokens.Observe(float64(f.NumPromptTokens - f.NumCachedTokens))
+	}
+}
+
+// RequestFinish describes a whole request that ended. n choices are one request.
+type RequestFinish struct {
+	E2E                    int64 // nanoseconds from arrival to the receipt of the last output
+	Reason                 infer.FinishReason
+	NumPromptTokens        int
+	MaxNumGenerationTokens int // the longest choice
+	MaxTokensParam         int // resolved max_tokens
+	N                      int
+}
+
+// ObserveRequestFinish records a request once, aborts and failures included.
+func (e *Engine) ObserveRequestFinish(f RequestFinish) {
+	if e == nil {
+		return
+	}
+	reason := f.Reason
+	if reason == infer.FinishNone || int(reason) >= len(e.requests.finished) {
+		reason = infer.FinishError // every request is counted under some reason
+	}
+	e.requests.finished[reason].Inc()
+	e.latency.e2e.Observe(seconds(f.E2E))
+	e.requests.promptTokens.Observe(float64(f.NumPromptTokens))
+	e.requests.maxGenerationTokens.Observe(float64(f.MaxNumGenerationTokens))
+	e.requests.paramMaxTokens.Observe(float64(f.MaxTokensParam))
+	e.requests.paramN.Observe(float64(f.N))
+}
+
+// ObserveRestart counts a batcher that was replaced after a failure.
+func (e *Engine) ObserveRestart() {
+	if e == nil {
+		return
+	}
+	e.faults.restarts.Inc()
+}
+
+// ObserveSlowClient counts a request cancelled because its reader lagged.
+func (e *Engine) ObserveSlowClient() {
+	if e == nil {
+		return
+	}
+	e.faults.slowClients.Inc()
+}
+
+// ObserveAdmissionRejection counts a request refused by an admission limit;
+// reason is RejectMaxQueuedReqs or RejectMaxQueuedTokens.
+func (e *Engine) ObserveAdmissionRejection(reason string) {
+	if e == nil {
+		return
+	}
+	if reason == RejectMaxQueuedTokens {
+		e.faults.rejectedTk.Inc()
+		return
+	}
+	e.faults.rejectedReqs.Inc()
+}
+
+// ObserveUnknownMessage counts a message that an actor (engine, batcher,
+// request, sequence) did not know; other names count as "other".
+func (e *Engine) ObserveUnknownMessage(actor string) {
+	if e == nil {
+		return
+	}
+	i := slices.Index(actorNames, actor)
+	if i < 0 {
+		i = len(actorNames) - 1
+	}
+	e.faults.unknownMessages[i].Inc()
+}
+
+// ObserveSpeculation records one verification step: the number of proposed
+// tokens and the number accepted, the bonus token left out.
+func (e *Engine) ObserveSpeculation(numDraftTokens, numAcceptedTokens int) {
+	if e == nil || e.spec == nil {
+		return
+	}
+	e.spec.drafts.Inc()
+	e.spec.draftTokens.Add(float64(numDraftTokens))
+	e.spec.acceptedTokens.Add(float64(numAcceptedTokens))
+	for i := range min(numAcceptedTokens, len(e.spec.acceptedPerPos)) {
+		e.spec.acceptedPerPos[i].Inc()
+	}
+}
+
+func observeInterval(h prometheus.Histogram, from, to int64) {
+	if ns, ok := interval(from, to); ok {
+		h.Observe(seconds(ns))
+	}
+}
+
+func seconds(ns int64) float64 { return float64(ns) / nsPerSecond }

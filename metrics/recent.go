@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// hitWindow is the number of cache look-ups (steps that admitted sequences)
+// that the log line's hit rate looks back on; vLLM looks back on as many requests.
+const hitWindow = 1000
+
+// recent is what the log line needs of the last steps. step has one writer; any
+// goroutine may read the atomics.
+type recent struct {
+	promptTokens, generationTokens atomic.Int64 // since start
+	preemptions                    atomic.Int64 // since start
+	running, waiting, deferred     atomic.Int64
+	kvUsage                        atomic.Uint64 // float64 bits
+
+	ring          [hitWindow]lookup // the writer's own
+	next          int               // the writer's own: oldest entry of ring
+	queries, hits atomic.Int64      // sums over ring
+}
+
+type lookup struct{ queries, hits int32 }
+
+func (r *recent) step(s StepStats) {
+	r.running.Store(int64(s.NumRunning))
+	r.waiting.Store(int64(s.NumWaiting + s.NumWaitingDeferred))
+	r.deferred.Store(int64(s.NumWaitingDeferred))
+	r.kvUsage.Store(math.Float64bits(s.KVCacheUsage))
+	r.generationTokens.Add(int64(s.NumGenerationTokens))
+	r.preemptions.Add(int64(s.NumPreemptions))
+	if s.PrefixCacheQueries == 0 {
+		return
+	}
+	old := r.ring[r.next]
+	r.ring[r.next] = lookup{queries: int32(s.PrefixCacheQueries), hits: int32(s.PrefixCacheHits)}
+	r.next = (r.next + 1) % hitWindow
+	r.queries.Add(int64(s.PrefixCacheQueries) - int64(old.queries))
+	r.hits.Add(int64(s.PrefixCacheHits) - int64(old.hits))
+}
+
+// hitRate returns the share of looked-up tokens that were found, 0 … 1.
+func (r *recent) hitRate() float64 {
+	queries := r.queries.Load()
+	if queries <= 0 {
+		return 0
+	}
+	return min(1, float64(r.hits.Load())/float64(queries))
+}
