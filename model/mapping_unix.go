@@ -1,0 +1,70 @@
+//go:build unix
+
+package model
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapping is a file's bytes, mapped read-only. file is nil for bytes that are
+// part of the binary.
+type mapping struct {
+	data []byte
+	file *os.File // kept open to notice a file that shrinks
+}
+
+func openMapping(path string) (*mapping, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	m := &mapping{file: file}
+	if info.Size() == 0 || !info.Mode().IsRegular() { // mmap of nothing fails; the reader says what is wrong
+		return m, nil
+	}
+	if int64(int(info.Size())) != info.Size() {
+		file.Close()
+		return nil, unix.EFBIG
+	}
+	m.data, err = unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		file.Close()
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	// A hint only: weights are read once, front to back.
+	_ = unix.Madvise(m.data, unix.MADV_SEQUENTIAL)
+	return m, nil
+}
+
+// shrunk reports whether the file is now shorter than what was mapped: reading
+// the missing pages would raise SIGBUS.
+func (m *mapping) shrunk() bool {
+	if m.file == nil {
+		return false
+	}
+	info, err := m.file.Stat()
+	return err != nil || info.Size() < int64(len(m.data))
+}
+
+func (m *mapping) close() error {
+	if m.file == nil {
+		return nil
+	}
+	var err error
+	if m.data != nil {
+		err = unix.Munmap(m.data)
+		m.data = nil
+	}
+	if cerr := m.file.Close(); err == nil {
+		err = cerr
+	}
+	m.file = nil
+	return err
+}
