@@ -1,0 +1,14 @@
+// Package http serves the OpenAI-shaped API over fiber: routes, bodies in and
+// out, server-sent events, authentication, and the watch for clients that left.
+//
+// It knows no actor and no model: a request becomes an [infer.Request] (package
+// openai does the conversion), goes to the [infer.Generator] of [Options], and
+// its [infer.Stream] is written out by the goroutine that owns the connection.
+//
+// Who owns which bytes: a handler copies the body out of the server's buffers
+// before it does anything else, so nothing that outlives the handler points into
+// them. A stream's chunks are appended to one buffer per stream.
+//
+// A client that closes its connection, or its sending half, is gone: the request
+// is cancelled at once, streaming or not.
+package http

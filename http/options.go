@@ -1,0 +1,95 @@
+package http
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+// Options configure a [Server]. Only Generator is required; a zero value means
+// the default that its comment names.
+type Options struct {
+	Generator infer.Generator
+	Version   string       // answered by /version
+	Logger    *slog.Logger // nil = discard
+
+	// HTTPMetrics observes every request (nil = nothing is observed); Gatherer
+	// feeds GET /metrics (nil = that route answers 404).
+	HTTPMetrics *metrics.HTTP
+	Gatherer    prometheus.Gatherer
+
+	PerRequestMetrics      bool // `metrics` in responses
+	ForceIncludeUsage      bool // usage on every chunk and a usage chunk, whatever the client asked
+	PromptTokensDetails    bool // cached_tokens in usage
+	RequestIDHeaders       bool // X-Request-Id on every response
+	ServerLoadTracking     bool // /load counts requests in flight
+	PriorityScheduling     bool // requests may set `priority`
+	ReturnTokensAsTokenIDs bool // tokens of logprobs are written "token_id:N"
+
+	// MaxLogprobs caps logprobs, top_logprobs and prompt_logprobs; -1 = no cap.
+	// It is taken literally: 0 allows the sampled token's own value only.
+	MaxLogprobs     int
+	MaxNumSequences int // largest n, and largest prompts times n; 0 = 16384
+	MaxStopStrings  int // longest `stop` list; 0 = 16
+
+	ResponseRole      string // role of generated chat messages; "" = assistant
+	SystemFingerprint string // "" = none: null, or absent in streams
+
+	// APIKeys guard paths below /v1, /v2, /inference and /cohere; none = open.
+	APIKeys []string
+
+	// Cross-origin requests: no AllowedOrigins = no such headers are sent. "*"
+	// stands for everything in each list.
+	AllowedOrigins, AllowedMethods, AllowedHeaders []string
+	AllowCredentials                               bool
+
+	RootPath string // prefix added by a proxy; taken off paths that carry it
+
+	BodyLimit    int           // bytes; 0 = 64 MiB. Beyond: 413
+	HeaderLimit  int           // bytes of request line and headers; 0 = 32 KiB. Beyond: 431
+	ReadTimeout  time.Duration // for the headers, and the grace of a stalled body; 0 = 30 s
+	IdleTimeout  time.Duration // between two requests of a connection; 0 = 75 s
+	WriteTimeout time.Duration // per flush: a client that reads nothing for so long is cut off; 0 = 30 s
+	SSEKeepAlive time.Duration // silence after which a stream gets a comment line; 0 = never
+
+	AccessLog        bool     // one line per request, without any of its text
+	AccessLogExclude []string // paths that are not logged
+}
+
+const (
+	defaultBodyLimit       = 64 << 20
+	defaultHeaderLimit     = 32 << 10
+	defaultReadTimeout     = 30 * time.Second
+	defaultIdleTimeout     = 75 * time.Second
+	defaultWriteTimeout    = 30 * time.Second
+	defaultMaxNumSequences = 16384
+	defaultMaxStopStrings  = 16
+)
+
+// withDefaults returns o with every zero value that has a default replaced.
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.ResponseRole == "" {
+		o.ResponseRole = "assistant"
+	}
+	setDefault(&o.BodyLimit, defaultBodyLimit)
+	setDefault(&o.HeaderLimit, defaultHeaderLimit)
+	setDefault(&o.ReadTimeout, defaultReadTimeout)
+	setDefault(&o.IdleTimeout, defaultIdleTimeout)
+	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+	setDefault(&o.MaxNumSequences, defaultMaxNumSequences)
+	setDefault(&o.MaxStopStrings, defaultMaxStopStrings)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
