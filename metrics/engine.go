@@ -48,25 +48,24 @@ type tokenSeries struct {
 }
 
 type latencySeries struct {
-	firstToken, interToken, perOutputToken      prometheus.Histogram
-	e2e, queue, prefill, decode, inferenceTimes prometheus.Histogram
+	firstToken, interToken, perOutputToken prometheus.Histogram
+	e2e, queue, prefill, decode, inference prometheus.Histogram
 }
 
 type requestSeries struct {
-	finished                              [len(finishIndex)]prometheus.Counter
+	finished                              [numFinishReasons]prometheus.Counter // by infer.FinishReason; FinishNone is nil
 	promptTokens, generationTokens        prometheus.Histogram
 	maxGenerationTokens, kvComputedTokens prometheus.Histogram
 	paramMaxTokens, paramN, preemptions   prometheus.Histogram
 }
 
 type faultSeries struct {
-	restarts, slowClients    prometheus.Counter
-	rejectedReqs, rejectedTk prometheus.Counter
-	unknownMessages          []prometheus.Counter // parallel to actorNames
+	restarts, slowClients        prometheus.Counter
+	rejectedReqs, rejectedTokens prometheus.Counter
+	unknownMessages              []prometheus.Counter // parallel to actorNames
 }
 
-// finishIndex maps an infer.FinishReason to itself; its length sizes arrays by reason.
-var finishIndex [infer.FinishRepetition + 1]struct{}
+const numFinishReasons = int(infer.FinishRepetition) + 1
 
 // actorNames are the values of the actor label; the last stands for all others.
 var actorNames = []string{"engine", "batcher", "request", "sequence", "other"}
@@ -138,7 +137,7 @@ func newLatencySeries(f factory) latencySeries {
 		queue:          f.histogram("vllm:request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", bucketsLatency),
 		prefill:        f.histogram("vllm:request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", bucketsLatency),
 		decode:         f.histogram("vllm:request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", bucketsLatency),
-		inferenceTimes: f.histogram("vllm:request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", bucketsLatency),
+		inference:      f.histogram("vllm:request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", bucketsLatency),
 	}
 }
 
@@ -168,7 +167,7 @@ func newFaultSeries(f factory) faultSeries {
 		"reason", []string{RejectMaxQueuedReqs, RejectMaxQueuedTokens})
 	return faultSeries{
 		rejectedReqs:    rejected[0],
-		rejectedTk:      rejected[1],
+		rejectedTokens:  rejected[1],
 		restarts:        f.counter("troupe:batcher_restarts_total", "Number of times a failed batcher was replaced."),
 		slowClients:     f.counter("troupe:slow_clients_total", "Number of requests cancelled because the client read too slowly."),
 		unknownMessages: f.counters("troupe:unknown_messages_total", "Number of messages that an actor did not know.", "actor", actorNames),

@@ -51,7 +51,7 @@ func (e *Engine) ObservePrompt(numPromptTokens, numCachedTokens int) {
 	e.tokens.promptCached.Add(float64(numCachedTokens))
 	e.tokens.cacheHit.Add(float64(numCachedTokens))
 	e.tokens.computed.Add(float64(numPromptTokens - numCachedTokens))
-	e.recent.promptTokens.Add(int64(numPromptTokens))
+	e.recent.promptTokens.Add(int64(numPromptTokens - numCachedTokens))
 }
 
 // ObserveFirstToken records the nanoseconds from a request's arrival to the
@@ -89,7 +89,7 @@ func (e *Engine) ObserveSequenceFinish(f SequenceFinish) {
 	observeInterval(e.latency.queue, s.Queued, s.Scheduled)
 	observeInterval(e.latency.prefill, s.Scheduled, s.FirstToken)
 	observeInterval(e.latency.decode, s.FirstToken, s.LastToken)
-	observeInterval(e.latency.inferenceTimes, s.Scheduled, s.LastToken)
+	observeInterval(e.latency.inference, s.Scheduled, s.LastToken)
 	if decode, ok := interval(s.FirstToken, s.LastToken); ok {
 		// vLLM records 0 for a single token, where the per-request mean is null.
 		perToken := 0.0
@@ -121,7 +121,7 @@ func (e *Engine) ObserveRequestFinish(f RequestFinish) {
 		return
 	}
 	reason := f.Reason
-	if reason == infer.FinishNone || int(reason) >= len(e.requests.finished) {
+	if reason == infer.FinishNone || int(reason) >= numFinishReasons {
 		reason = infer.FinishError // every request is counted under some reason
 	}
 	e.requests.finished[reason].Inc()
@@ -155,7 +155,7 @@ func (e *Engine) ObserveAdmissionRejection(reason string) {
 		return
 	}
 	if reason == RejectMaxQueuedTokens {
-		e.faults.rejectedTk.Inc()
+		e.faults.rejectedTokens.Inc()
 		return
 	}
 	e.faults.rejectedReqs.Inc()

@@ -12,7 +12,7 @@ const hitWindow = 1000
 // recent is what the log line needs of the last steps. step has one writer; any
 // goroutine may read the atomics.
 type recent struct {
-	promptTokens, generationTokens atomic.Int64 // since start
+	promptTokens, generationTokens atomic.Int64 // since start; prompt tokens without the cached ones
 	preemptions                    atomic.Int64 // since start
 	running, waiting, deferred     atomic.Int64
 	kvUsage                        atomic.Uint64 // float64 bits
@@ -22,7 +22,7 @@ type recent struct {
 	queries, hits atomic.Int64      // sums over ring
 }
 
-type lookup struct{ queries, hits int32 }
+type lookup struct{ queries, hits int64 }
 
 func (r *recent) step(s StepStats) {
 	r.running.Store(int64(s.NumRunning))
@@ -35,10 +35,10 @@ func (r *recent) step(s StepStats) {
 		return
 	}
 	old := r.ring[r.next]
-	r.ring[r.next] = lookup{queries: int32(s.PrefixCacheQueries), hits: int32(s.PrefixCacheHits)}
+	r.ring[r.next] = lookup{queries: int64(s.PrefixCacheQueries), hits: int64(s.PrefixCacheHits)}
 	r.next = (r.next + 1) % hitWindow
-	r.queries.Add(int64(s.PrefixCacheQueries) - int64(old.queries))
-	r.hits.Add(int64(s.PrefixCacheHits) - int64(old.hits))
+	r.queries.Add(int64(s.PrefixCacheQueries) - old.queries)
+	r.hits.Add(int64(s.PrefixCacheHits) - old.hits)
 }
 
 // hitRate returns the share of looked-up tokens that were found, 0 … 1.

@@ -1,0 +1,88 @@
+package metrics_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+func TestHTTPObserve(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	h := metrics.NewHTTP(reg)
+	h.Observe("/v1/chat/completions", "POST", 200, 20*time.Millisecond, 100, 1000)
+	h.Observe("/v1/chat/completions", "POST", 404, 300*time.Millisecond, 50, 80)
+	h.Observe("none", "BREW", 405, time.Millisecond, 0, 9)
+	h.Observe("none", "\xff\x00", 999, time.Millisecond, 0, 9)
+	requireSeries(t, reg, map[string]float64{
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`: 1,
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"}`: 1,
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"}`: 0,
+		`http_requests_total{handler="none",method="other",status="4xx"}`:                1,
+		`http_requests_total{handler="none",method="other",status="5xx"}`:                1,
+		`http_request_duration_seconds{handler="/v1/chat/completions",method="POST"}`:    2,
+		`http_request_duration_highr_seconds`:                                            4,
+		`http_request_size_bytes{handler="/v1/chat/completions"}`:                        2,
+		`http_response_size_bytes{handler="none"}`:                                       2,
+	})
+	families := scrape(t, reg)
+	sizes := find(t, families, `http_response_size_bytes{handler="/v1/chat/completions"}`).GetSummary()
+	require.Equal(t, 1080.0, sizes.GetSampleSum())
+	require.Len(t, find(t, families, `http_request_duration_highr_seconds`).GetHistogram().GetBucket(), 22)
+	require.Len(t, find(t, families, `http_request_duration_seconds{method="POST"}`).GetHistogram().GetBucket(), 4)
+}
+
+func TestHTTPIgnoresUntrackedHandlers(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	h := metrics.NewHTTP(reg)
+	for _, handler := range []string{"/metrics", "/health", "/load", "/ping", "/version", "/server_info"} {
+		h.Observe(handler, "GET", 200, time.Millisecond, 0, 2)
+	}
+	requireSeries(t, reg, map[string]float64{`http_request_duration_highr_seconds`: 0})
+	require.Empty(t, scrape(t, reg)["http_requests_total"].GetMetric())
+	(*metrics.HTTP)(nil).Observe("/v1/models", "GET", 200, time.Millisecond, 0, 2)
+}
+
+func TestHTTPLabelsAreBounded(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	h := metrics.NewHTTP(reg)
+	for i := range 1000 {
+		h.Observe(fmt.Sprintf("/v1/models/%d", i), fmt.Sprintf("M%d", i), 200, time.Millisecond, 1, 2)
+	}
+	families := scrape(t, reg)
+	require.LessOrEqual(t, len(families["http_requests_total"].GetMetric()), 257*5)
+	require.Equal(t, 1000.0, value(find(t, families, `http_request_duration_highr_seconds`)))
+	require.Equal(t, 744.0, value(find(t, families, `http_requests_total{handler="none",method="other",status="2xx"}`)))
+}
+
+func TestHTTPObserveConcurrently(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	h := metrics.NewHTTP(reg)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 100 {
+				h.Observe(fmt.Sprintf("/route/%d", (i+j)%20), "GET", 200, time.Millisecond, 1, 1)
+			}
+		})
+	}
+	wg.Wait()
+	families := scrape(t, reg)
+	total := 0.0
+	for _, m := range families["http_requests_total"].GetMetric() {
+		total += value(m)
+	}
+	require.Equal(t, 800.0, total)
+}
+
+func TestHTTPObserveDoesNotAllocate(t *testing.T) {
+	h := metrics.NewHTTP(prometheus.NewRegistry())
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		h.Observe("/v1/completions", "POST", 200, time.Millisecond, 10, 20)
+	}))
+}
