@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// binary is the server under test, built once with the fault-injection hook.
-var binary string
+// troupe is the server under test, built once with the fault-injection hook.
+var troupe string
 
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
@@ -41,8 +41,8 @@ func runTests(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "troupe")
-	build := exec.Command("go", "build", "-tags", "faultinject", "-o", binary, "github.com/troupe-llm/troupe/cmd/troupe")
+	troupe = filepath.Join(dir, "troupe")
+	build := exec.Command("go", "build", "-tags", "faultinject", "-o", troupe, "github.com/troupe-llm/troupe/cmd/troupe")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build: %w\n%s", err, out)
 	}
@@ -91,7 +91,7 @@ func serveEnv(t *testing.T, env []string, args ...string) *server {
 	t.Helper()
 	args = append([]string{"serve"}, args...)
 	args = append(args, "--host", "127.0.0.1", "--port", "0")
-	s := &server{t: t, cmd: exec.Command(binary, args...), log: &logBuffer{}, exit: make(chan struct{})}
+	s := &server{t: t, cmd: exec.Command(troupe, args...), log: &logBuffer{}, exit: make(chan struct{})}
 	s.cmd.Env = append(os.Environ(), env...)
 	stderr, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func run(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, troupe, args...)
 	var buf bytes.Buffer
 	cmd.Stderr = &buf
 	err := cmd.Run()

@@ -1,0 +1,327 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fields of the metrics object, in the contract's order.
+var metricFields = []string{"time_to_first_token_ms", "generation_time_ms", "queue_time_ms", "mean_itl_ms", "tokens_per_second"}
+
+// times is a metrics object with no null in it.
+type times struct{ ttft, generation, queue, itl, tps float64 }
+
+func readTimes(t *testing.T, o obj) times {
+	t.Helper()
+	m, ok := o["metrics"].(obj)
+	require.True(t, ok, "no metrics object: %v", o)
+	require.Len(t, m, len(metricFields))
+	var v [5]float64
+	for i, f := range metricFields {
+		n, ok := m[f].(float64)
+		require.True(t, ok, "%s is not a number: %v", f, m)
+		require.False(t, math.IsInf(n, 0) || math.IsNaN(n) || n < 0, "%s = %v", f, n)
+		v[i] = n
+	}
+	return times{v[0], v[1], v[2], v[3], v[4]}
+}
+
+func (m times) total() float64   { return m.queue + m.ttft + m.generation }
+func (m times) service() float64 { return m.ttft + m.generation }
+
+// requireIdentities checks that five values and a token count can be true together.
+func requireIdentities(t *testing.T, m times, tokens int) {
+	t.Helper()
+	require.Greater(t, tokens, 1)
+	require.InDelta(t, m.generation, m.itl*float64(tokens-1), math.Max(0.1, m.generation*0.01))
+	require.InEpsilon(t, float64(tokens)*1000/m.service(), m.tps, 0.01)
+}
+
+func TestO01FieldsAgree(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	req := obj{"model": "understudy", "messages": user("Count from one to fifty in words."), "max_tokens": 64, "temperature": 0, "ignore_eos": true}
+	seen := map[times]bool{}
+	var gaps []float64
+	for range 50 {
+		o, r := s.chat(req)
+		m := readTimes(t, o)
+		requireIdentities(t, m, usage(o, "completion_tokens"))
+		wall := r.Wall.Seconds() * 1000
+		require.LessOrEqual(t, m.total(), wall)
+		gaps = append(gaps, wall-m.total()-wall*0.05)
+		seen[m] = true
+	}
+	require.Len(t, seen, 50, "a metrics object came twice")
+	slices.Sort(gaps)
+	require.Less(t, gaps[25], 20.0, "time that belongs to no field, ms (median)")
+}
+
+func TestO02SeveralChoicesHaveNoMetrics(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	req := obj{"model": "understudy", "messages": user("Name a colour."), "n": 2, "max_tokens": 16, "temperature": 1}
+	one, _ := s.chat(with(req, obj{"n": 1}))
+	o, _ := s.chat(req)
+	require.Contains(t, o, "metrics")
+	require.Nil(t, o["metrics"])
+	require.Len(t, o["choices"], 2)
+	for i := range 2 {
+		require.EqualValues(t, i, choice(o, i)["index"])
+		require.NotEmpty(t, choice(o, i)["finish_reason"])
+	}
+	require.Equal(t, usage(one, "prompt_tokens"), usage(o, "prompt_tokens"))
+	require.Equal(t, usage(o, "total_tokens"), usage(o, "prompt_tokens")+usage(o, "completion_tokens"))
+
+	e := s.stream("/v1/chat/completions", with(req, obj{"stream_options": obj{"include_usage": true}}))
+	require.True(t, e.Done)
+	require.Nil(t, e.last()["metrics"])
+	require.NotEmpty(t, e.finish(0))
+	require.NotEmpty(t, e.finish(1))
+	require.Equal(t, usage(one, "prompt_tokens"), usage(e.last(), "prompt_tokens"))
+}
+
+func TestO03SeveralPrompts(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	prompts := []string{"One plus one is", "The sky is"}
+	req := obj{"model": "understudy", "max_tokens": 8, "temperature": 0}
+	var sum [2]int
+	var texts []string
+	for _, p := range prompts {
+		o, _ := s.complete(with(req, obj{"prompt": []string{p}}))
+		readTimes(t, o) // a list of one prompt is one stream
+		sum[0] += usage(o, "prompt_tokens")
+		sum[1] += usage(o, "completion_tokens")
+		texts = append(texts, content(o, 0))
+	}
+	o, _ := s.complete(with(req, obj{"prompt": prompts}))
+	require.Contains(t, o, "metrics")
+	require.Nil(t, o["metrics"])
+	require.Len(t, o["choices"], 2)
+	for i := range 2 {
+		require.EqualValues(t, i, choice(o, i)["index"])
+		require.Equal(t, texts[i], content(o, i))
+	}
+	require.Equal(t, sum, [2]int{usage(o, "prompt_tokens"), usage(o, "completion_tokens")})
+}
+
+// requireOnlyLast checks that metrics ride on exactly one chunk: the usage chunk before [DONE].
+func requireOnlyLast(t *testing.T, e *sse) {
+	t.Helper()
+	require.True(t, e.Done)
+	for i, c := range e.Chunks {
+		if i < len(e.Chunks)-1 {
+			require.NotContains(t, c, "metrics")
+		}
+	}
+	require.Empty(t, e.last()["choices"])
+	require.NotNil(t, e.last()["usage"])
+	readTimes(t, e.last())
+}
+
+func TestO04MetricsOnTheUsageChunkOnly(t *testing.T) {
+	req := obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 12}
+	s := serve(t, "--enable-per-request-metrics")
+	requireOnlyLast(t, s.stream("/v1/chat/completions", with(req, obj{"stream_options": obj{"include_usage": true}})))
+	plain := s.stream("/v1/chat/completions", req)
+	require.NotContains(t, plain.Raw, "metrics")
+	require.NotContains(t, plain.Raw, "usage")
+
+	forced := serve(t, "--enable-per-request-metrics", "--enable-force-include-usage")
+	requireOnlyLast(t, forced.stream("/v1/chat/completions", req))
+	requireOnlyLast(t, forced.stream("/v1/chat/completions", with(req, obj{"stream_options": obj{"include_usage": false}})))
+}
+
+func TestO05NoDarkTime(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	req := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 900)), "max_tokens": 4, "temperature": 0}
+	check := func(o obj, r reply) float64 {
+		wall := r.Wall.Seconds() * 1000
+		return wall - readTimes(t, o).total() - wall*0.05
+	}
+	for range 2 { // cold, then warm
+		o, r := s.chat(req)
+		require.Less(t, check(o, r), 50.0)
+	}
+	var wg sync.WaitGroup
+	gaps := make([]float64, 8)
+	for i := range gaps {
+		wg.Go(func() { gaps[i] = check(s.chat(req)) })
+	}
+	wg.Wait()
+	slices.Sort(gaps)
+	require.Less(t, gaps[4], 50.0, "ms that belong to no field, all: %v", gaps)
+}
+
+func TestO06QueueTimeWithOneSlot(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics", "--max-num-seqs", "1")
+	req := obj{"model": "understudy", "messages": user("Tell me about rivers."), "max_tokens": 400, "temperature": 0, "ignore_eos": true}
+	s.chat(req) // warm: the three are then alike
+	before := s.scrape()
+	var wg sync.WaitGroup
+	got := make([]times, 3)
+	for i := range got {
+		wg.Go(func() {
+			o, _ := s.chat(req)
+			got[i] = readTimes(t, o)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(got, func(a, b times) int { return int(math.Copysign(1, a.queue-b.queue)) })
+	first := got[0].service()
+	const spread = 30 // ms within which three clients of a busy machine send "at once"
+	require.Less(t, got[0].queue, 0.05*first+1)
+	require.InDelta(t, first, got[1].queue, 0.15*first+spread)
+	require.InDelta(t, first+got[1].service(), got[2].queue, 0.15*2*first+spread)
+	for _, m := range got {
+		require.Less(t, m.ttft, 0.3*first, "the wait is inside the time to first token")
+	}
+	after := s.scrape()
+	const series = "vllm:request_queue_time_seconds_sum"
+	require.InEpsilon(t, (got[0].queue+got[1].queue+got[2].queue)/1000, sum(after, series)-sum(before, series), 0.01)
+}
+
+func TestO07CachedPromptStillCounts(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics", "--enable-prompt-tokens-details")
+	req := obj{"model": "understudy", "messages": user(strings.Repeat("The quick brown fox. ", 60) + "Reply OK."), "max_tokens": 4, "temperature": 0}
+	cold, _ := s.chat(req)
+	warm, _ := s.chat(req)
+	require.Equal(t, usage(cold, "prompt_tokens"), usage(warm, "prompt_tokens"))
+	cached := func(o obj) float64 { return o["usage"].(obj)["prompt_tokens_details"].(obj)["cached_tokens"].(float64) }
+	require.Zero(t, cached(cold))
+	require.Positive(t, cached(warm))
+	require.Less(t, cached(warm), float64(usage(warm, "prompt_tokens")))
+	for _, o := range []obj{cold, warm} {
+		require.Equal(t, usage(o, "total_tokens"), usage(o, "prompt_tokens")+usage(o, "completion_tokens"))
+	}
+	require.Less(t, readTimes(t, warm).ttft, readTimes(t, cold).ttft)
+	require.Equal(t, content(cold, 0), content(warm, 0))
+}
+
+func TestO09SubMillisecondValues(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	fractional := 0
+	for range 20 {
+		o, r := s.chat(obj{"model": "understudy", "messages": user("Count to thirty."), "max_tokens": 48, "temperature": 0})
+		m := readTimes(t, o)
+		if m.itl != math.Trunc(m.itl) {
+			fractional++
+		}
+		_, rest, _ := strings.Cut(string(r.Body), `"metrics":`)
+		require.NotRegexp(t, `\d[eE][+-]?\d`, rest)
+	}
+	require.Positive(t, fractional)
+}
+
+func TestO10FlagOffChangesNothing(t *testing.T) {
+	s := serve(t)
+	req := obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 8, "include_metrics": true}
+	_, r := s.chat(req)
+	require.NotContains(t, string(r.Body), "metrics")
+	e := s.stream("/v1/chat/completions", with(req, obj{"stream_options": obj{"include_usage": true}}))
+	require.NotContains(t, e.Raw, "metrics")
+
+	code, stderr := run(t, "serve", "--enable-per-request-metrics", "--disable-log-stats")
+	require.Equal(t, 1, code)
+	require.True(t, strings.HasPrefix(stderr, "Error: --enable-per-request-metrics requires"), "%q", stderr)
+	require.Contains(t, stderr, "--disable-log-stats")
+	require.Equal(t, 1, strings.Count(stderr, "\n"))
+}
+
+func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics", "--no-enable-prefix-caching")
+	req := func(text string) obj {
+		return obj{"model": "understudy", "messages": user(text), "max_tokens": 32, "temperature": 0, "ignore_eos": true}
+	}
+	var itl, ttft [2][]float64
+	for range 5 {
+		for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
+			o, _ := s.chat(req(text))
+			m := readTimes(t, o)
+			itl[i], ttft[i] = append(itl[i], m.itl), append(ttft[i], m.ttft)
+			requireIdentities(t, m, 32)
+		}
+	}
+	for i := range 2 {
+		slices.Sort(itl[i])
+		slices.Sort(ttft[i])
+	}
+	require.Greater(t, ttft[0][2], 2*ttft[1][2], "the long prompt's time to first token")
+	require.Less(t, itl[0][2], 2*itl[1][2], "the long prompt's time per token")
+}
+
+func TestO13ZeroIsAValue(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	e := s.stream("/v1/chat/completions", obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 4,
+		"logprobs": true, "top_logprobs": 1, "stream_options": obj{"include_usage": true}})
+	for _, c := range e.Chunks[:len(e.Chunks)-1] {
+		require.Contains(t, choice(c, 0), "index")
+	}
+	m := e.last()["metrics"].(obj)
+	require.NotNil(t, m["queue_time_ms"])
+
+	one := s.stream("/v1/chat/completions", obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 1,
+		"stream_options": obj{"include_usage": true}})
+	m = one.last()["metrics"].(obj)
+	require.Contains(t, m, "mean_itl_ms")
+	require.Nil(t, m["mean_itl_ms"], "unknown is null")
+	require.Equal(t, 0.0, m["generation_time_ms"], "measured zero is 0")
+
+	scored, _ := s.complete(obj{"model": "understudy", "prompt": "Paris", "echo": true, "max_tokens": 0})
+	require.Equal(t, 0, usage(scored, "completion_tokens"))
+}
+
+// TestBooks compares what clients saw with what Prometheus says, for a mixed load.
+func TestBooks(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	before := s.scrape()
+	var mu sync.Mutex
+	var m times
+	var prompt, generated int
+	var wg sync.WaitGroup
+	const requests = 24
+	for i := range requests {
+		wg.Go(func() {
+			o, _ := s.chat(obj{"model": "understudy", "messages": user(fmt.Sprintf("What is %d + 3?", i)), "max_tokens": 20, "temperature": 0})
+			got := readTimes2(o)
+			mu.Lock()
+			defer mu.Unlock()
+			m.queue, m.ttft, m.generation = m.queue+got.queue, m.ttft+got.ttft, m.generation+got.generation
+			prompt += usage(o, "prompt_tokens")
+			generated += usage(o, "completion_tokens")
+		})
+	}
+	wg.Wait()
+	after := s.scrape()
+	grew := func(name string, labels ...string) float64 {
+		return sum(after, "vllm:"+name, labels...) - sum(before, "vllm:"+name, labels...)
+	}
+	require.EqualValues(t, requests, grew("request_success_total"))
+	require.EqualValues(t, prompt, grew("prompt_tokens_total"))
+	require.EqualValues(t, prompt, grew("prompt_tokens_by_source_total"))
+	require.EqualValues(t, generated, grew("generation_tokens_total"))
+	require.EqualValues(t, generated, grew("request_generation_tokens_sum"))
+	require.InEpsilon(t, m.ttft/1000, grew("request_prefill_time_seconds_sum"), 1e-6)
+	require.InEpsilon(t, m.generation/1000, grew("request_decode_time_seconds_sum"), 1e-6)
+	require.InDelta(t, m.queue/1000, grew("request_queue_time_seconds_sum"), 1e-6)
+	for _, h := range []string{"time_to_first_token_seconds", "e2e_request_latency_seconds", "request_inference_time_seconds",
+		"request_time_per_output_token_seconds", "request_prompt_tokens", "request_params_n", "request_params_max_tokens"} {
+		require.EqualValues(t, requests, grew(h+"_count"), h)
+	}
+	require.EqualValues(t, generated-requests, grew("inter_token_latency_seconds_count"))
+	require.Zero(t, sum(after, "vllm:num_requests_running"))
+	require.Zero(t, sum(after, "vllm:num_requests_waiting"))
+}
+
+// readTimes2 is readTimes for goroutines other than the test's: a null reads as 0.
+func readTimes2(o obj) times {
+	m, _ := o["metrics"].(obj)
+	get := func(k string) float64 { v, _ := m[k].(float64); return v }
+	return times{get("time_to_first_token_ms"), get("generation_time_ms"), get("queue_time_ms"), get("mean_itl_ms"), get("tokens_per_second")}
+}

@@ -1,0 +1,284 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics", "--max-num-batched-tokens", "64", "--max-num-seqs", "8", "--no-enable-prefix-caching")
+	decode := obj{"model": "understudy", "messages": user("Count to 200."), "max_tokens": 700, "ignore_eos": true}
+	long := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 450)), "max_tokens": 2, "stream_options": obj{"include_usage": true}}
+	short := obj{"model": "understudy", "messages": user("Hi"), "max_tokens": 4, "stream_options": obj{"include_usage": true}}
+	alone := s.stream("/v1/chat/completions", long)
+	prefill := alone.last()["metrics"].(obj)["time_to_first_token_ms"].(float64)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	started, running := make(chan struct{}, 2), make(chan *sse, 2)
+	for range 2 {
+		go func() {
+			e, _ := s.tryStream(ctx, "/v1/chat/completions", decode, func(n int, _ obj) bool {
+				if n == 3 {
+					started <- struct{}{}
+				}
+				return true
+			})
+			running <- e
+		}()
+	}
+	<-started
+	<-started
+	type first struct{ at time.Time }
+	firstToken := func(req obj) first {
+		e, err := s.tryStream(context.Background(), "/v1/chat/completions", req, nil)
+		if err != nil || len(e.At) < 2 {
+			return first{}
+		}
+		return first{e.At[1]}
+	}
+	sent := make(chan struct{})
+	longFirst := make(chan first, 1)
+	go func() {
+		close(sent)
+		longFirst <- firstToken(long)
+	}()
+	<-sent
+	// The short one is sent once the long one is seen in the queue or in the batch.
+	require.Eventually(t, func() bool {
+		m := s.scrape()
+		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting") >= 3
+	}, 10*time.Second, time.Millisecond)
+	shortFirst := firstToken(short)
+	lf := <-longFirst
+	require.False(t, lf.at.IsZero() || shortFirst.at.IsZero())
+	t.Logf("long prefill alone %.1f ms; short one's first token came %v before the long one's", prefill, lf.at.Sub(shortFirst.at))
+	for range 2 {
+		e := <-running
+		require.NotNil(t, e)
+		var gaps []time.Duration
+		for i := 1; i < len(e.At); i++ {
+			gaps = append(gaps, e.At[i].Sub(e.At[i-1]))
+		}
+		slices.Sort(gaps)
+		longest := gaps[len(gaps)-1].Seconds() * 1000
+		t.Logf("decoding stream: median gap %v, longest %.1f ms", gaps[len(gaps)/2], longest)
+		require.Less(t, longest, prefill+20, "a decoding stream stood still for a whole prefill")
+	}
+}
+
+func TestO51HealthStaysQuick(t *testing.T) {
+	s := serve(t, "--max-num-seqs", "2")
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			_, _ = s.tryStream(ctx, "/v1/chat/completions", obj{"model": "understudy", "messages": user(strings.Repeat("word ", 400)), "max_tokens": 500, "ignore_eos": true}, nil)
+		})
+	}
+	for _, path := range []string{"/health", "/metrics", "/v1/models", "/ping", "/version", "/load"} {
+		var walls []time.Duration
+		for range 40 {
+			r := s.do("GET", path, "")
+			require.Equal(t, 200, r.Status, path)
+			walls = append(walls, r.Wall)
+		}
+		slices.Sort(walls)
+		require.Less(t, walls[len(walls)*95/100], 100*time.Millisecond, path)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// settled waits until nothing runs and returns the samples.
+func settled(t *testing.T, s *server) map[string]float64 {
+	t.Helper()
+	var m map[string]float64
+	require.Eventually(t, func() bool {
+		m = s.scrape()
+		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting")+sum(m, "vllm:kv_cache_usage_perc") == 0
+	}, 20*time.Second, 5*time.Millisecond)
+	return m
+}
+
+func TestO54AbortsAreCounted(t *testing.T) {
+	s := serve(t)
+	before := s.scrape()
+	for range 5 {
+		s.chat(obj{"messages": user("Say hello."), "max_tokens": 4})
+	}
+	for range 3 {
+		s.refused(400, "/v1/chat/completions", `{"messages":[],"max_tokens":4}`)
+	}
+	long := obj{"messages": user("Count."), "max_tokens": 900, "ignore_eos": true}
+	_, err := s.tryStream(context.Background(), "/v1/chat/completions", long, func(n int, _ obj) bool { return n < 5 })
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background()) // a client that waits for the whole answer, then leaves
+	gone := make(chan error, 1)
+	go func() {
+		_, err := s.try(ctx, "POST", "/v1/chat/completions", body(long))
+		gone <- err
+	}()
+	require.Eventually(t, func() bool { return sum(s.scrape(), "vllm:num_requests_running") >= 1 }, 10*time.Second, time.Millisecond)
+	cancel()
+	require.Error(t, <-gone)
+	s.do("POST", "/v1/chat/completions", body(with(long, obj{"vllm_xargs": obj{"troupe_fault": "panic-in-sampling"}})))
+	after := settled(t, s)
+	const series = "vllm:request_success_total"
+	grew := func(reasons ...string) (n float64) {
+		for _, r := range reasons {
+			label := fmt.Sprintf("finished_reason=%q", r)
+			n += sum(after, series, label) - sum(before, series, label)
+		}
+		return n
+	}
+	require.EqualValues(t, 5, grew("stop", "length"))
+	require.EqualValues(t, 2, grew("abort"))
+	require.EqualValues(t, 1, grew("error"))
+	require.EqualValues(t, 3, sum(after, "http_requests_total", `status="4xx"`)-sum(before, "http_requests_total", `status="4xx"`))
+	require.EqualValues(t, 8, sum(after, "vllm:request_prompt_tokens_count")-sum(before, "vllm:request_prompt_tokens_count"))
+}
+
+func TestO55TwoChoicesAreOneRequest(t *testing.T) {
+	s := serve(t)
+	before := s.scrape()
+	o, _ := s.chat(obj{"messages": user("Name a tree."), "n": 2, "max_tokens": 8, "temperature": 1})
+	after := s.scrape()
+	grew := func(name string) float64 { return sum(after, "vllm:"+name) - sum(before, "vllm:"+name) }
+	require.EqualValues(t, 1, grew("request_success_total"))
+	require.EqualValues(t, 1, grew("e2e_request_latency_seconds_count"))
+	require.EqualValues(t, usage(o, "prompt_tokens"), grew("prompt_tokens_total"))
+	require.EqualValues(t, usage(o, "completion_tokens"), grew("generation_tokens_total"))
+	require.EqualValues(t, 2, grew("time_to_first_token_seconds_count"), "per sequence, as documented")
+	require.EqualValues(t, 1, grew("request_params_n_count"))
+	require.EqualValues(t, 2, grew("request_params_n_sum"))
+}
+
+// answer is what must not depend on company, chunking, preemption or cache.
+func answer(t *testing.T, s *server, req obj) (string, any) {
+	t.Helper()
+	o, _ := s.chat(req)
+	return content(o, 0), choice(o, 0)["logprobs"]
+}
+
+func TestSameAnswerHoweverItIsComputed(t *testing.T) {
+	req := obj{"messages": user(strings.Repeat("The river runs past the old mill. ", 20) + "Summarise."), "max_tokens": 48, "temperature": 0,
+		"ignore_eos": true, "logprobs": true, "top_logprobs": 3}
+	sampled := with(req, obj{"temperature": 1.1, "seed": 99})
+	alone := serve(t, "--no-enable-prefix-caching")
+	text, logprobs := answer(t, alone, req)
+	sampledText, _ := answer(t, alone, sampled)
+	same := func(s *server, how string) {
+		t.Helper()
+		gotText, gotLogprobs := answer(t, s, req)
+		require.Equal(t, text, gotText, how)
+		require.Equal(t, logprobs, gotLogprobs, how)
+		gotText, _ = answer(t, s, sampled)
+		require.Equal(t, sampledText, gotText, how)
+	}
+	same(alone, "again")
+	same(serve(t, "--no-enable-prefix-caching", "--max-num-batched-tokens", "16", "--max-num-seqs", "4"), "chunked")
+	cached := serve(t)
+	same(cached, "cold")
+	same(cached, "from the prefix cache")
+	for i := range 50 { // fill and evict
+		cached.chat(obj{"messages": user(fmt.Sprint(i, strings.Repeat(" word", 300))), "max_tokens": 1})
+	}
+	same(cached, "after other requests")
+
+	// 32 blocks of 16: about one and a half of these requests fit, so several at once preempt each other.
+	tiny := serve(t, "--num-gpu-blocks-override", "64", "--block-size", "16")
+	before := tiny.scrape()
+	var wg sync.WaitGroup
+	type got struct {
+		text     string
+		logprobs any
+	}
+	results := make([]got, 32)
+	for i := range results {
+		wg.Go(func() {
+			if i%4 == 0 {
+				results[i].text, results[i].logprobs = answer(t, tiny, req)
+			} else {
+				tiny.chat(obj{"messages": user(fmt.Sprint("Tell me a story about ", i)), "max_tokens": 150 + i, "ignore_eos": true})
+			}
+		})
+	}
+	wg.Wait()
+	for i := 0; i < len(results); i += 4 {
+		require.Equal(t, text, results[i].text, "beside 31 others, preempted")
+		require.Equal(t, logprobs, results[i].logprobs)
+	}
+	after := settled(t, tiny)
+	require.Positive(t, sum(after, "vllm:num_preemptions_total")-sum(before, "vllm:num_preemptions_total"))
+}
+
+func TestO58BlockEdges(t *testing.T) {
+	cold, warm := serve(t, "--no-enable-prefix-caching"), serve(t, "--enable-prompt-tokens-details")
+	ids := func(n int) []int {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = 100 + (i*37)%1500
+		}
+		return out
+	}
+	for _, n := range []int{1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 160} {
+		req := obj{"prompt": ids(n), "max_tokens": 8, "temperature": 0, "logprobs": 2, "ignore_eos": true}
+		want, _ := cold.complete(req)
+		for range 2 {
+			o, _ := warm.complete(req)
+			require.Equal(t, choice(want, 0)["logprobs"], choice(o, 0)["logprobs"], "%d tokens", n)
+			details := o["usage"].(obj)["prompt_tokens_details"].(obj)
+			require.Less(t, int(details["cached_tokens"].(float64)), n)
+		}
+	}
+	salted, _ := warm.complete(obj{"prompt": ids(160), "max_tokens": 1, "cache_salt": "tenant-b"})
+	require.Zero(t, salted["usage"].(obj)["prompt_tokens_details"].(obj)["cached_tokens"])
+}
+
+func TestSmallEndpoints(t *testing.T) {
+	s := serve(t, "--served-model-name", "first", "second", "--enable-request-id-headers", "--enable-server-load-tracking")
+	list := s.parse(s.do("GET", "/v1/models", "").Body)
+	require.Len(t, list["data"], 2)
+	one := s.parse(s.do("GET", "/v1/models/second", "").Body)
+	require.Equal(t, "second", one["id"])
+	require.EqualValues(t, 1024, one["max_model_len"])
+	require.Equal(t, 404, s.do("GET", "/v1/models/nope", "").Status)
+	o, r := s.chat(obj{"model": "second", "messages": user("Say hello."), "max_tokens": 2})
+	require.Equal(t, "first", o["model"])
+	require.NotEmpty(t, r.Header.Get("X-Request-Id"))
+	r = s.do("POST", "/v1/chat/completions", body(obj{"messages": user("hi"), "max_tokens": 1}), "X-Request-Id", "abc-1")
+	require.Equal(t, "chatcmpl-abc-1", s.parse(r.Body)["id"])
+	require.Equal(t, "abc-1", r.Header.Get("X-Request-Id"))
+	require.Empty(t, s.do("GET", "/health", "").Body)
+	require.Contains(t, s.parse(s.do("GET", "/version", "").Body), "version")
+	require.EqualValues(t, 0, s.parse(s.do("GET", "/load", "").Body)["server_load"])
+	require.Equal(t, 404, s.do("GET", "/nope", "").Status)
+	require.Equal(t, 405, s.do("GET", "/v1/chat/completions", "").Status)
+	tok := s.parse(s.do("POST", "/tokenize", body(obj{"messages": user("hi"), "return_token_strs": true})).Body)
+	require.Len(t, tok["token_strs"], int(tok["count"].(float64)))
+}
+
+func TestKeys(t *testing.T) {
+	s := serveEnv(t, []string{"VLLM_API_KEY=from-env"}, "--api-key", "one", "two")
+	_ = s
+	for _, key := range []string{"", "Bearer", "Bearer three", "Basic one", "Bearer from-env"} {
+		r := s.do("GET", "/v1/models", "", "Authorization", key)
+		require.Equal(t, 401, r.Status, "%q", key)
+		require.JSONEq(t, `{"error":"Unauthorized"}`, string(r.Body))
+	}
+	for _, key := range []string{"Bearer one", "bearer two"} {
+		require.Equal(t, 200, s.do("GET", "/v1/models", "", "Authorization", key).Status)
+	}
+	require.Equal(t, 200, s.do("GET", "/metrics", "").Status)
+	require.Equal(t, 200, s.do("POST", "/tokenize", `{"prompt":"a"}`).Status)
+}
