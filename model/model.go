@@ -1,6 +1,10 @@
 package model
 
 import (
+	"errors"
+	"io"
+	"sync"
+
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -12,6 +16,8 @@ type Options struct {
 	// DType is the element type of the weights in memory: auto (that of the
 	// checkpoint), float32, float16 or bfloat16.
 	DType string
+	// KVCacheDType is that of keys and values: auto (float32) or one of the three.
+	KVCacheDType string
 	// MaxModelLen is the context length in tokens: 0 = the config's
 	// max_position_embeddings, -1 = the largest for which the KV cache has room.
 	MaxModelLen int
@@ -33,32 +39,173 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// Model is a loaded model: weights in the backend's memory and what its config
-// files say. At most one of its runners is alive at a time.
+// Model is a loaded model: weights and step buffers in the backend's memory,
+// and what its config files say. At most one of its runners is alive at a time.
 type Model struct {
-	config Config
+	config        Config
+	generation    generation
+	backend       compute.Backend
+	dtype         compute.DType
+	numParameters int64
+	sizes         sizes
+	maxTokens     int // tokens in one step
+
+	weights     weights
+	rope        compute.Rope
+	activations *activations // used by the runner that is alive
+
+	mu     sync.Mutex // guards runner
+	runner *Runner    // the latest
 }
 
-// Load reads a folder's config files and weights. Every error that is the
-// folder's or an option's fault is an *infer.Error naming it.
+// Load reads a folder's config files and weights. Everything that can be known
+// to be wrong is found before the first weight is copied; errors that are the
+// folder's or an option's fault are *infer.Error naming it. No file of the
+// folder is open or mapped afterwards.
 func Load(f *Folder, o Options) (*Model, error) {
-	return nil, infer.Errorf(infer.CodeNotImplemented, "model", "loading %s is not available", f.Name())
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	m := &Model{backend: o.Backend, maxTokens: o.MaxNumBatchedTokens}
+	if err := m.readConfigs(f, &o); err != nil {
+		return nil, err
+	}
+	if err := m.readWeights(f, &o); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.rope, err = m.backend.NewRope(m.config.ropeTable(m.sizes.maxModelLen)); err != nil {
+		return nil, err
+	}
+	if m.activations, err = newActivations(m.backend, &m.config, m.maxTokens); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) readConfigs(f *Folder, o *Options) error {
+	b, err := f.File("config.json")
+	if err != nil {
+		return unreadable(f, "config.json", err)
+	}
+	if m.config, err = ParseConfig(b); err != nil {
+		return err
+	}
+	if limit := m.config.MaxPositionEmbeddings; o.MaxModelLen > limit {
+		return infer.Errorf(infer.CodeInvalid, "max_model_len",
+			"--max-model-len is %d, but the model's max_position_embeddings is %d", o.MaxModelLen, limit)
+	}
+	m.generation, err = loadGeneration(f, o.GenerationConfig, &m.config)
+	return err
+}
+
+func (m *Model) readWeights(f *Folder, o *Options) (err error) {
+	c, err := openCheckpoint(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	items := m.weights.items(&m.config)
+	bytes, elements, err := c.check(items, m.config.TieWordEmbeddings)
+	if err != nil {
+		return err
+	}
+	if err := m.resolve(c, items, o, bytes); err != nil {
+		return err
+	}
+	l := &loader{checkpoint: c, backend: m.backend, dtype: m.dtype, progress: o.Progress, total: bytes}
+	if err := l.run(items); err != nil {
+		return err
+	}
+	if m.config.TieWordEmbeddings {
+		m.weights.lmHead = m.weights.embed
+	}
+	m.numParameters = elements
+	return nil
+}
+
+// resolve settles the element types and sizes that options leave open.
+func (m *Model) resolve(c *checkpoint, items []item, o *Options, weightBytes int64) error {
+	checkpoint, err := checkpointDType(c, items)
+	if err != nil {
+		return err
+	}
+	if m.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
+		return err
+	}
+	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, compute.F32)
+	if err != nil {
+		return err
+	}
+	m.sizes, err = resolveSizes(&m.config, o, kv, availableMemory()-weightBytes)
+	return err
 }
 
 // NewRunner returns a runner with an empty KV cache over the model's weights. A
-// runner that is still open is closed first.
-func (m *Model) NewRunner() (*Runner, error) { return &Runner{}, nil }
+// runner of this model that is still open is closed first.
+func (m *Model) NewRunner() (*Runner, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runner != nil {
+		if err := m.runner.Close(); err != nil {
+			return nil, err
+		}
+		m.runner = nil
+	}
+	kv, err := m.backend.NewKVCache(m.sizes.kv)
+	if err != nil {
+		return nil, err
+	}
+	m.runner = newRunner(m, kv)
+	return m.runner, nil
+}
 
 // Config returns the architecture.
 func (m *Model) Config() Config { return m.config }
 
 // NumParameters counts the weights' elements, tied ones once.
-func (m *Model) NumParameters() int64 { return 0 }
+func (m *Model) NumParameters() int64 { return m.numParameters }
 
 // Defaults returns the sampling values of generation_config.json.
-func (m *Model) Defaults() infer.SamplingDefaults { return infer.SamplingDefaults{} }
+func (m *Model) Defaults() infer.SamplingDefaults { return m.generation.defaults }
 
 // EOSTokenIDs returns the model's end-of-sequence ids: those of
 // generation_config.json, else those of config.json. The tokenizer's own may
 // come on top.
-func (m *Model) EOSTokenIDs() []int32 { return nil }
+func (m *Model) EOSTokenIDs() []int32 { return m.generation.eosTokenIDs }
+
+// MaxModelLen returns the context length in tokens, with 0 and -1 resolved.
+func (m *Model) MaxModelLen() int { return m.sizes.maxModelLen }
+
+// KVSpec returns the size of the KV cache that each runner has.
+func (m *Model) KVSpec() compute.KVSpec { return m.sizes.kv }
+
+// Spec describes the runners of this model.
+func (m *Model) Spec() infer.RunnerSpec {
+	return infer.RunnerSpec{
+		NumBlocks: m.sizes.kv.NumBlocks, BlockSize: m.sizes.kv.BlockSize,
+		VocabSize: m.config.VocabSize, MaxModelLen: m.sizes.maxModelLen,
+		Device: m.backend.Describe(), DType: m.dtype.String(),
+	}
+}
+
+// Close closes the runner that is alive and gives the weights back to the
+// backend, as far as it takes them; else the garbage collector does.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	if m.runner != nil {
+		errs = append(errs, m.runner.Close())
+		m.runner = nil
+	}
+	return errors.Join(errs...)
+}
+
+// release frees a backend's handle if its type can be freed by hand.
+func release(handle any) error {
+	if c, ok := handle.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}

@@ -1,19 +1,94 @@
 package model
 
-import "github.com/troupe-llm/troupe/infer"
+import (
+	"errors"
+	"sync"
 
-// Runner executes steps of one model on its own goroutine.
-type Runner struct{}
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/sampling"
+)
+
+// Runner executes steps of one model on its own goroutine. It implements
+// [infer.Runner].
+type Runner struct {
+	spec infer.RunnerSpec
+	kv   compute.KVCache
+
+	mu     sync.Mutex // guards closed against a Launch on another goroutine
+	closed bool
+	jobs   chan job // one place: at most one step is in flight
+	done   chan struct{}
+	freed  error // of kv; valid once done is closed
+}
 
 var _ infer.Runner = (*Runner)(nil)
 
-// Launch implements [infer.Runner].
-func (r *Runner) Launch(_ *infer.StepPlan, done func(*infer.StepResult, error)) {
-	done(nil, infer.Errorf(infer.CodeNotImplemented, "", "the runner is not available"))
+// job is one step to execute and whom to tell.
+type job struct {
+	plan *infer.StepPlan
+	done func(*infer.StepResult, error)
+}
+
+var (
+	errClosed = errors.New("model: the runner is closed")
+	errBusy   = errors.New("model: a step is in flight already")
+)
+
+func newRunner(m *Model, kv compute.KVCache) *Runner {
+	r := &Runner{spec: m.Spec(), kv: kv, jobs: make(chan job, 1), done: make(chan struct{})}
+	s := &step{
+		model: m, kv: kv,
+		sampler: sampling.NewSampler(m.config.VocabSize),
+	}
+	go r.loop(s)
+	return r
+}
+
+// loop is the runner's goroutine. It ends when jobs is closed.
+func (r *Runner) loop(s *step) {
+	defer close(r.done)
+	for j := range r.jobs {
+		j.done(s.execute(j.plan))
+	}
+	r.freed = release(r.kv)
+}
+
+// Launch implements [infer.Runner]. A step that is launched while another is in
+// flight, or after Close, ends at once with an error.
+func (r *Runner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error)) {
+	if err := r.post(job{plan, done}); err != nil {
+		done(nil, err)
+	}
+}
+
+func (r *Runner) post(j job) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
+	select {
+	case r.jobs <- j:
+		return nil
+	default:
+		return errBusy
+	}
 }
 
 // Spec implements [infer.Runner].
-func (r *Runner) Spec() infer.RunnerSpec { return infer.RunnerSpec{} }
+func (r *Runner) Spec() infer.RunnerSpec { return r.spec }
 
-// Close implements [infer.Runner].
-func (r *Runner) Close() error { return nil }
+// Close implements [infer.Runner]: it waits for a step in flight and for the
+// goroutine's end, so it must not be called from a step's done. A second call
+// does nothing.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		close(r.jobs)
+	}
+	r.mu.Unlock()
+	<-r.done
+	return r.freed
+}

@@ -1,0 +1,105 @@
+package model
+
+import (
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/infer"
+)
+
+const (
+	defaultBlockSize = 16
+	maxBlockSize     = 1 << 10
+	maxBlocks        = 1 << 24
+
+	// defaultKVCacheBytes caps the cache when no flag sizes it: the machine is
+	// shared with others.
+	defaultKVCacheBytes = 4 << 30
+
+	// fallbackMemory is assumed to be available where the system does not say.
+	fallbackMemory = 4 << 30
+)
+
+// sizes are the limits that follow from the options, the config and the memory.
+type sizes struct {
+	maxModelLen int // tokens
+	kv          compute.KVSpec
+}
+
+// resolveSizes decides on the context length and the number of KV blocks. At
+// least one sequence of the whole context always fits. available is the
+// memory that the weights leave, in bytes.
+func resolveSizes(c *Config, o *Options, dtype compute.DType, available int64) (sizes, error) {
+	s := sizes{kv: compute.KVSpec{
+		NumLayers: c.NumLayers, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim,
+		BlockSize: o.BlockSize, NumBlocks: 1, DType: dtype,
+	}}
+	blockBytes := s.kv.Bytes()
+	longest := c.MaxPositionEmbeddings
+	if o.MaxModelLen > 0 {
+		longest = o.MaxModelLen
+	}
+	perSequence := blocksFor(longest, o.BlockSize)
+	switch {
+	case o.NumBlocksOverride > 0:
+		s.kv.NumBlocks = o.NumBlocksOverride
+	case o.KVCacheMemoryBytes > 0:
+		s.kv.NumBlocks = int(min(o.KVCacheMemoryBytes/blockBytes, maxBlocks))
+	default:
+		budget := min(available/4, defaultKVCacheBytes) / blockBytes
+		s.kv.NumBlocks = int(min(int64(perSequence)*int64(o.MaxNumSeqs), budget, maxBlocks))
+	}
+	s.maxModelLen = longest
+	if s.kv.NumBlocks < perSequence {
+		if o.MaxModelLen != -1 || s.kv.NumBlocks < 1 {
+			return sizes{}, cacheTooSmall(s.kv, blockBytes, longest, o)
+		}
+		s.maxModelLen = s.kv.NumBlocks * o.BlockSize
+	}
+	return s, nil
+}
+
+// blocksFor returns how many blocks hold n tokens.
+func blocksFor(n, blockSize int) int { return (n + blockSize - 1) / blockSize }
+
+// cacheTooSmall names the flag that decided the size.
+func cacheTooSmall(kv compute.KVSpec, blockBytes int64, longest int, o *Options) error {
+	need := blocksFor(longest, o.BlockSize)
+	param, cause := "kv_cache_memory_bytes", "the memory available by default"
+	remedy := "set --kv-cache-memory-bytes"
+	switch {
+	case o.NumBlocksOverride > 0:
+		param, cause, remedy = "num_gpu_blocks_override", "--num-gpu-blocks-override", "raise it"
+	case o.KVCacheMemoryBytes > 0:
+		cause, remedy = "--kv-cache-memory-bytes", "raise it"
+	}
+	return infer.Errorf(infer.CodeInvalid, param,
+		"the KV cache holds %d blocks of %d tokens (set by %s), but one sequence of %d tokens needs %d blocks, %d bytes: %s, or lower --max-model-len to at most %d",
+		kv.NumBlocks, kv.BlockSize, cause, longest, need, int64(need)*blockBytes, remedy, kv.NumBlocks*kv.BlockSize)
+}
+
+// validate checks the options that do not depend on the model and fills in the
+// block size.
+func (o *Options) validate() error {
+	bad := func(param, format string, args ...any) error {
+		return infer.Errorf(infer.CodeInvalid, param, format, args...)
+	}
+	if o.BlockSize == 0 {
+		o.BlockSize = defaultBlockSize
+	}
+	switch {
+	case o.Backend == nil:
+		return bad("device", "no compute backend is given")
+	case o.BlockSize < 1 || o.BlockSize > maxBlockSize:
+		return bad("block_size", "--block-size is %d; it must be from 1 to %d", o.BlockSize, maxBlockSize)
+	case o.MaxModelLen < -1:
+		return bad("max_model_len", "--max-model-len is %d; it must be positive, or -1 for the largest that fits", o.MaxModelLen)
+	case o.NumBlocksOverride < 0 || o.NumBlocksOverride > maxBlocks:
+		return bad("num_gpu_blocks_override", "--num-gpu-blocks-override is %d; it must be from 1 to %d", o.NumBlocksOverride, maxBlocks)
+	case o.KVCacheMemoryBytes < 0:
+		return bad("kv_cache_memory_bytes", "--kv-cache-memory-bytes is %d; it must be positive", o.KVCacheMemoryBytes)
+	case o.MaxNumSeqs < 1 || o.MaxNumSeqs > 1<<20:
+		return bad("max_num_seqs", "--max-num-seqs is %d; it must be from 1 to %d", o.MaxNumSeqs, 1<<20)
+	case o.MaxNumBatchedTokens < 1 || o.MaxNumBatchedTokens > 1<<22:
+		return bad("max_num_batched_tokens", "--max-num-batched-tokens is %d; it must be from 1 to %d", o.MaxNumBatchedTokens, 1<<22)
+	}
+	return nil
+}

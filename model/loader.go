@@ -1,0 +1,176 @@
+package model
+
+import (
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// loader brings a checkpoint's tensors into a backend. Bytes go from the
+// mapped file straight to the backend, which repacks them; only when another
+// element type is asked for do they pass through scratch.
+type loader struct {
+	checkpoint *checkpoint
+	backend    compute.Backend
+	dtype      compute.DType // of matrices in memory
+	progress   func(done, total int64)
+	done       int64 // bytes of the file
+	total      int64
+	scratch    []byte // converted parts of the item at hand
+	touched    byte   // keeps prefault's reads from being optimized away
+}
+
+// fileDTypes maps the format's names of the element types that weights may have.
+var fileDTypes = map[string]compute.DType{"F32": compute.F32, "F16": compute.F16, "BF16": compute.BF16}
+
+// checkpointDType returns the element type of most of the model: that of the
+// embedding table, which every model has.
+func checkpointDType(c *checkpoint, items []item) (compute.DType, error) {
+	t, err := c.find(items[0].parts[0])
+	return t.DType, err
+}
+
+// find returns a tensor whose shape and element type are as expected.
+func (c *checkpoint) find(want tensorSpec) (compute.RawTensor, error) {
+	t, ok := c.tensors[want.name]
+	if !ok {
+		return compute.RawTensor{}, infer.Errorf(infer.CodeInvalid, want.name,
+			"tensor %q is missing: expected with shape %v; the config belongs to another model or the download is incomplete", want.name, want.shape())
+	}
+	if !slices.Equal(t.Shape, want.shape()) {
+		return compute.RawTensor{}, infer.Errorf(infer.CodeInvalid, want.name,
+			"%s: tensor %q has shape %v; config.json asks for %v", t.shard.name, want.name, t.Shape, want.shape())
+	}
+	dtype, ok := fileDTypes[t.DType]
+	if !ok {
+		return compute.RawTensor{}, infer.Errorf(infer.CodeInvalid, want.name,
+			"%s: tensor %q has element type %s; expected F32, F16 or BF16", t.shard.name, want.name, t.DType)
+	}
+	raw := compute.RawTensor{Name: want.name, DType: dtype, Rows: want.rows, Cols: want.cols, Data: t.Data}
+	if want.cols == 0 {
+		raw.Rows, raw.Cols = 1, want.rows
+	}
+	return raw, nil
+}
+
+// check looks at every item before any is loaded, so that a broken folder is
+// refused at once. It returns the bytes and elements to load.
+func (c *checkpoint) check(items []item, tied bool) (bytes, elements int64, err error) {
+	used := map[string]bool{}
+	for _, it := range items {
+		for _, part := range it.parts {
+			t, err := c.find(part)
+			if err != nil {
+				return 0, 0, err
+			}
+			used[part.name] = true
+			bytes += int64(len(t.Data))
+			elements += int64(t.Rows) * int64(t.Cols)
+		}
+	}
+	var unknown []string
+	for name := range c.tensors {
+		if !used[name] && !ignorable(name, tied) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return 0, 0, infer.Errorf(infer.CodeInvalid, unknown[0],
+			"%d tensors have no place in the architecture that config.json describes, the first is %q: running without them would give wrong output", len(unknown), unknown[0])
+	}
+	return bytes, elements, nil
+}
+
+// ignorable reports tensors that some checkpoints carry and no model needs.
+func ignorable(name string, tied bool) bool {
+	return strings.HasSuffix(name, ".rotary_emb.inv_freq") || tied && name == "lm_head.weight"
+}
+
+// run loads all items. A file that shrinks meanwhile gives an error.
+func (l *loader) run(items []item) error {
+	// A page that the file no longer has raises SIGBUS; as a panic it can be reported.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	l.report(0)
+	for _, it := range items {
+		if err := l.load(it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loader) load(it item) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if _, fault := v.(interface{ Addr() uintptr }); !fault {
+				panic(v)
+			}
+			err = infer.Errorf(infer.CodeInvalid, it.parts[0].name, "the file of tensor %q became shorter or unreadable while it was being loaded", it.parts[0].name)
+		}
+	}()
+	parts := make([]compute.RawTensor, len(it.parts))
+	l.scratch = l.scratch[:0]
+	var size int64
+	for i, spec := range it.parts {
+		if parts[i], err = l.part(spec, it.matrix != nil); err != nil {
+			return err
+		}
+		size += int64(len(l.checkpoint.tensors[spec.name].Data))
+	}
+	if it.matrix != nil {
+		*it.matrix, err = l.backend.NewMatrix(parts...)
+	} else {
+		*it.vector, err = l.backend.NewVector(parts[0])
+	}
+	if err != nil {
+		return err
+	}
+	l.report(size)
+	return nil
+}
+
+// part returns one tensor's bytes, known to be readable, in the element type
+// that the backend is to hold.
+func (l *loader) part(spec tensorSpec, isMatrix bool) (compute.RawTensor, error) {
+	t, err := l.checkpoint.find(spec)
+	if err != nil {
+		return t, err
+	}
+	s := l.checkpoint.tensors[spec.name].shard
+	if s.m.shrunk() {
+		return t, infer.Errorf(infer.CodeInvalid, s.name, "%s became shorter while it was being loaded", s.name)
+	}
+	l.touched ^= prefault(t.Data)
+	if !isMatrix || t.DType == l.dtype {
+		return t, nil
+	}
+	begin := len(l.scratch)
+	l.scratch = slices.Grow(l.scratch, t.Rows*t.Cols*l.dtype.Size())
+	l.scratch, err = appendConverted(l.scratch, t, l.dtype)
+	if err != nil {
+		return t, err
+	}
+	t.DType, t.Data = l.dtype, l.scratch[begin:]
+	return t, nil
+}
+
+// prefault reads one byte of every page on this goroutine, where a fault can be
+// recovered: the backend's workers could not.
+func prefault(data []byte) (sum byte) {
+	for i := 0; i < len(data); i += os.Getpagesize() {
+		sum ^= data[i]
+	}
+	return sum
+}
+
+func (l *loader) report(n int64) {
+	l.done += n
+	if l.progress != nil {
+		l.progress(l.done, l.total)
+	}
+}

@@ -1,0 +1,242 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/sampling"
+)
+
+// step executes plans one after another with memory that is reused. It belongs
+// to the runner's goroutine.
+type step struct {
+	model   *Model
+	kv      compute.KVCache
+	sampler *sampling.Sampler
+
+	batch compute.Batch
+	rows  []logitsRow // rows of the batch whose logits are needed, in plan order
+	ids   []int32     // their numbers, parallel to rows
+
+	// Where this step's results go; the receiver of the result owns them.
+	tokens   []int32               // backing of all NewTokenIDs
+	logprobs []infer.TokenLogprobs // backing of all Logprobs
+}
+
+// logitsRow is a row of the batch whose logits are needed.
+type logitsRow struct {
+	row    int32 // in the batch
+	seq    int32 // in the plan
+	target int32 // the prompt token to describe, or sampleRow
+}
+
+// sampleRow as a target asks for a new token.
+const sampleRow = -1
+
+// execute runs one step. A panic becomes an error with its stack; one that
+// occurs while a sequence's row is sampled becomes an *infer.SequenceFault.
+func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = nil, fmt.Errorf("model: panic in step %d: %v\n%s", plan.StepID, v, debug.Stack())
+		}
+	}()
+	res = &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
+	if err := s.prepare(plan, res); err != nil {
+		return nil, err
+	}
+	if len(s.batch.TokenIDs) == 0 {
+		return res, nil
+	}
+	s.model.forward(s.kv, &s.batch)
+	if err := s.readLogits(plan, res); err != nil {
+		return nil, err
+	}
+	// Also when no logits were read: the plan's memory is in use until now.
+	if err := s.model.backend.Sync(); err != nil {
+		return nil, fmt.Errorf("model: step %d: %w", plan.StepID, err)
+	}
+	return res, nil
+}
+
+// prepare lays the plan out as a batch and lists the rows whose logits are
+// needed.
+func (s *step) prepare(plan *infer.StepPlan, res *infer.StepResult) error {
+	b := &s.batch
+	b.TokenIDs, b.Positions, b.SlotMapping = b.TokenIDs[:0], b.Positions[:0], b.SlotMapping[:0]
+	b.Seqs, s.rows, s.ids = b.Seqs[:0], s.rows[:0], s.ids[:0]
+	samples, withLogprobs := 0, 0
+	for i := range plan.Sequences {
+		p := &plan.Sequences[i]
+		if len(p.TokenIDs) == 0 {
+			continue
+		}
+		if err := s.checkShare(p); err != nil {
+			return fmt.Errorf("model: step %d: %w", plan.StepID, err)
+		}
+		s.addTokens(p, &res.Sequences[i])
+		s.addRows(p, int32(i))
+		if n := numPromptLogprobs(p); n > 0 {
+			res.Sequences[i].PromptLogprobs = make([]infer.TokenLogprobs, 0, n)
+		}
+		if p.Sample {
+			samples++
+			if p.Params.NumLogprobs >= 0 {
+				withLogprobs++
+			}
+		}
+	}
+	s.tokens = make([]int32, 0, samples)
+	s.logprobs = nil
+	if withLogprobs > 0 {
+		s.logprobs = make([]infer.TokenLogprobs, 0, withLogprobs)
+	}
+	return nil
+}
+
+// checkShare refuses what would write outside the buffers or the cache. It
+// finds mistakes of the scheduler, not of clients.
+func (s *step) checkShare(p *infer.ScheduledSequence) error {
+	m, kv := s.model, &s.model.sizes.kv
+	end := p.StartPos + len(p.TokenIDs)
+	switch {
+	case len(s.batch.TokenIDs)+len(p.TokenIDs) > m.maxTokens:
+		return fmt.Errorf("the plan has more than max_num_batched_tokens %d tokens", m.maxTokens)
+	case p.StartPos < 0 || end > m.sizes.maxModelLen:
+		return fmt.Errorf("sequence %d: positions %d to %d are outside the context of %d tokens", p.SeqID, p.StartPos, end-1, m.sizes.maxModelLen)
+	case len(p.BlockTable) < blocksFor(end, kv.BlockSize):
+		return fmt.Errorf("sequence %d: %d blocks of %d tokens do not hold %d tokens", p.SeqID, len(p.BlockTable), kv.BlockSize, end)
+	}
+	for _, block := range p.BlockTable {
+		if block < 0 || int(block) >= kv.NumBlocks {
+			return fmt.Errorf("sequence %d: block %d is not one of the %d there are", p.SeqID, block, kv.NumBlocks)
+		}
+	}
+	return nil
+}
+
+// addTokens appends a sequence's rows to the batch. A token id outside the
+// vocabulary fails that sequence alone: it is computed with token 0 in its place.
+func (s *step) addTokens(p *infer.ScheduledSequence, res *infer.SequenceResult) {
+	b, blockSize := &s.batch, s.model.sizes.kv.BlockSize
+	end := p.StartPos + len(p.TokenIDs)
+	b.Seqs = append(b.Seqs, compute.BatchSeq{
+		QueryStart: len(b.TokenIDs), QueryLen: len(p.TokenIDs), ContextLen: end,
+		BlockTable: p.BlockTable[:blocksFor(end, blockSize)],
+	})
+	for i, id := range p.TokenIDs {
+		if id < 0 || int(id) >= s.model.config.VocabSize {
+			res.Err = infer.Errorf(infer.CodeInvalid, "prompt",
+				"token id %d is outside the vocabulary of %d tokens", id, s.model.config.VocabSize)
+			id = 0
+		}
+		pos := p.StartPos + i
+		b.TokenIDs = append(b.TokenIDs, id)
+		b.Positions = append(b.Positions, int32(pos))
+		b.SlotMapping = append(b.SlotMapping, p.BlockTable[pos/blockSize]*int32(blockSize)+int32(pos%blockSize))
+	}
+}
+
+// numPromptLogprobs returns how many prompt tokens this share of p predicts and
+// has to describe: those after its first position, as far as they are there.
+func numPromptLogprobs(p *infer.ScheduledSequence) int {
+	if p.Params.NumPromptLogprobs < 0 {
+		return 0
+	}
+	return max(0, min(len(p.TokenIDs), len(p.PromptTokenIDs)-p.StartPos-1))
+}
+
+// addRows lists the rows of the sequence just added that need logits.
+func (s *step) addRows(p *infer.ScheduledSequence, seq int32) {
+	last := &s.batch.Seqs[len(s.batch.Seqs)-1]
+	for i := range numPromptLogprobs(p) {
+		s.need(logitsRow{row: int32(last.QueryStart + i), seq: seq, target: p.PromptTokenIDs[p.StartPos+i+1]})
+	}
+	if p.Sample {
+		s.need(logitsRow{row: int32(last.QueryStart + last.QueryLen - 1), seq: seq, target: sampleRow})
+	}
+}
+
+func (s *step) need(r logitsRow) {
+	s.rows = append(s.rows, r)
+	s.ids = append(s.ids, r.row)
+}
+
+// readLogits computes the needed rows' logits, as many at a time as the buffer
+// holds, and samples or describes each.
+func (s *step) readLogits(plan *infer.StepPlan, res *infer.StepResult) error {
+	m := s.model
+	for from := 0; from < len(s.rows); {
+		n := min(len(s.rows)-from, m.activations.logits.Cap())
+		m.computeLogits(s.ids[from : from+n])
+		if err := m.backend.Sync(); err != nil {
+			return fmt.Errorf("model: step %d: %w", plan.StepID, err)
+		}
+		host := m.backend.Host(m.activations.logits, 0, n)
+		vocab := m.config.VocabSize
+		for i, r := range s.rows[from : from+n] {
+			logits := host[i*vocab : (i+1)*vocab : (i+1)*vocab]
+			if err := s.readRow(r, logits, &plan.Sequences[r.seq], &res.Sequences[r.seq]); err != nil {
+				return err
+			}
+		}
+		from += n
+	}
+	return nil
+}
+
+// readRow samples or describes one row. Its error ends the whole step and says
+// which sequence is to blame; what fails the sequence alone goes to res.Err.
+func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence, res *infer.SequenceResult) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &infer.SequenceFault{SeqID: p.SeqID, Err: fmt.Errorf(
+				"model: panic while sampling for sequence %d: %v\n%s", p.SeqID, v, debug.Stack())}
+		}
+	}()
+	if res.Err != nil {
+		return nil
+	}
+	if r.target != sampleRow {
+		s.describe(r, logits, p, res)
+		return nil
+	}
+	token, lp, sampleErr := s.sampler.Sample(sampling.Row{
+		Logits: logits, Params: p.Params, Prompt: p.PromptTokenIDs, Output: p.OutputTokenIDs,
+	})
+	if sampleErr != nil {
+		res.Err = sampleErr
+		return nil
+	}
+	s.tokens = append(s.tokens, token)
+	res.NewTokenIDs = s.tokens[len(s.tokens)-1 : len(s.tokens) : len(s.tokens)]
+	if p.Params.NumLogprobs >= 0 {
+		s.logprobs = append(s.logprobs, lp)
+		res.Logprobs = s.logprobs[len(s.logprobs)-1 : len(s.logprobs) : len(s.logprobs)]
+	}
+	return nil
+}
+
+// describe reports a prompt token's log-probability.
+func (s *step) describe(r logitsRow, logits []float32, p *infer.ScheduledSequence, res *infer.SequenceResult) {
+	if !finite(logits) {
+		res.Err = infer.Errorf(infer.CodeInternal, "", "the model's logits are not finite at prompt position %d",
+			p.StartPos+len(res.PromptLogprobs))
+		return
+	}
+	res.PromptLogprobs = append(res.PromptLogprobs, s.sampler.Logprobs(logits, r.target, p.Params.NumPromptLogprobs))
+}
+
+// finite reports whether no element is NaN or infinite.
+func finite(row []float32) bool {
+	const exponent = 0x7f800000
+	for _, v := range row {
+		if math.Float32bits(v)&exponent == exponent {
+			return false
+		}
+	}
+	return true
+}
