@@ -44,10 +44,17 @@ type Vector interface{ Len() int }
 type Buffer interface {
 	Cap() int // rows
 	Cols() int
+	// Free gives the memory back; the buffer may not be used afterwards. A second
+	// call does nothing. Backend.Close frees what is left.
+	Free()
 }
 
 // KVCache holds keys and values of all layers in blocks.
-type KVCache interface{ Spec() KVSpec }
+type KVCache interface {
+	Spec() KVSpec
+	// Free gives the memory back, as Buffer.Free does.
+	Free()
+}
 
 // KVSpec sizes a KVCache.
 type KVSpec struct {

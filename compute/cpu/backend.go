@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/troupe-llm/troupe/compute"
+	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+)
+
+// Options configure a Backend. The zero value is the normal choice.
+type Options struct {
+	// Threads is how many goroutines compute, the caller's included;
+	// 0 = GOMAXPROCS.
+	Threads int
+	// Tier forces an instruction set; 0 = the best one that the processor has.
+	Tier kernels.Tier
+}
+
+// maxThreads bounds Options.Threads: each worker owns scratch memory.
+const maxThreads = 1024
+
+// Backend implements [compute.Backend]. It is used from one goroutine at a time.
+type Backend struct {
+	tier kernels.Tier
+	pool *pool
+	mem  arena
+
+	panels  scratch     // packed activations of one Linear
+	worker  []workspace // per worker, the caller's first
+	linear  linearTask
+	pack    packTask
+	attn    attentionTask
+	norm    normTask
+	silu    siluTask
+	rope    ropeTask
+	closing bool
+}
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New starts the workers.
+func New(o Options) (*Backend, error) {
+	if o.Threads < 0 || o.Threads > maxThreads {
+		return nil, fmt.Errorf("compute/cpu: threads is %d; it must be between 0 and %d", o.Threads, maxThreads)
+	}
+	if o.Threads == 0 {
+		o.Threads = min(runtime.GOMAXPROCS(0), maxThreads)
+	}
+	if o.Tier == 0 {
+		o.Tier = kernels.Best()
+	}
+	if !available(o.Tier) {
+		return nil, fmt.Errorf("compute/cpu: this processor lacks %v", o.Tier)
+	}
+	b := &Backend{tier: o.Tier, pool: newPool(o.Threads), worker: make([]workspace, o.Threads)}
+	b.panels.mem = &b.mem
+	for i := range b.worker {
+		b.worker[i].init(&b.mem)
+	}
+	return b, nil
+}
+
+func available(t kernels.Tier) bool {
+	for _, have := range kernels.Tiers() {
+		if have == t {
+			return true
+		}
+	}
+	return false
+}
+
+// Describe implements compute.Backend.
+func (b *Backend) Describe() string {
+	unit := "threads"
+	if len(b.worker) == 1 {
+		unit = "thread"
+	}
+	return fmt.Sprintf("cpu (%v, %d %s)", b.tier, len(b.worker), unit)
+}
+
+// Sync implements compute.Backend. Operations are done when they return, so
+// there is nothing to wait for; it lets other goroutines run, because between
+// two steps is the best moment for it.
+func (b *Backend) Sync() error {
+	runtime.Gosched()
+	return nil
+}
+
+// Close stops the workers and unmaps all memory: matrices, buffers and caches
+// may not be used afterwards. A second call does nothing.
+func (b *Backend) Close() error {
+	if b.closing {
+		return nil
+	}
+	b.closing = true
+	b.pool.close()
+	return b.mem.freeAll()
+}

@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/troupe-llm/troupe/compute"
+	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+)
+
+// kvCache keeps keys and values as weight tiles, so that attention is two
+// products with the same kernels as everything else:
+//
+//	keys   [layer][slot / 16][kv head] tile of head_dim columns, slot % 16 is the lane
+//	values [layer][block][kv head][dim / 16] tile of block_size columns, dim % 16 is the lane
+//
+// A slot is block*block_size + offset. Untouched memory is not real.
+type kvCache struct {
+	spec   compute.KVSpec
+	format kernels.Format
+	raw    []byte
+	keys   []byte
+	values []byte
+	mem    *arena
+
+	keyTile    int // bytes of one key tile
+	valueTile  int // bytes of one value tile
+	slotTiles  int // key tiles per layer and kv head
+	valueTiles int // value tiles per block and kv head
+}
+
+// Spec implements compute.KVCache.
+func (c *kvCache) Spec() compute.KVSpec { return c.spec }
+
+// Free implements compute.KVCache.
+func (c *kvCache) Free() {
+	// A failed unmap loses address space, nothing else.
+	_ = c.mem.free(c.raw)
+	c.raw, c.keys, c.values = nil, nil, nil
+}
+
+// NewKVCache implements compute.Backend.
+func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
+	format, err := formatOf(spec.DType)
+	if err != nil {
+		return nil, err
+	}
+	if spec.NumLayers <= 0 || spec.NumBlocks <= 0 || spec.BlockSize <= 0 || spec.NumKVHeads <= 0 || spec.HeadDim <= 0 {
+		return nil, fmt.Errorf("compute/cpu: KV cache of %+v: every size must be at least 1", spec)
+	}
+	tooLarge := fmt.Errorf("compute/cpu: KV cache of %+v is too large", spec)
+	slots, ok := product(spec.NumBlocks, spec.BlockSize)
+	if _, fits := product(max(spec.HeadDim, spec.BlockSize)+1, kernels.TileRows*4); !ok || !fits || slots > 1<<31-1 {
+		return nil, tooLarge
+	}
+	c := &kvCache{
+		spec: spec, format: format, mem: &b.mem,
+		keyTile:    kernels.TileBytes(format, spec.HeadDim),
+		valueTile:  kernels.TileBytes(format, spec.BlockSize),
+		slotTiles:  kernels.NumTiles(int(slots)),
+		valueTiles: kernels.NumTiles(spec.HeadDim),
+	}
+	keyBytes, ok1 := product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, c.keyTile)
+	valueBytes, ok2 := product(spec.NumLayers, spec.NumBlocks, spec.NumKVHeads, c.valueTiles, c.valueTile)
+	if !ok1 || !ok2 {
+		return nil, tooLarge
+	}
+	if c.raw, err = b.mem.alloc(keyBytes+valueBytes, "KV cache"); err != nil {
+		return nil, err
+	}
+	c.keys, c.values = c.raw[:keyBytes:keyBytes], c.raw[keyBytes:]
+	return c, nil
+}
+
+// keysFrom returns the memory from the key tile with slot's lane on; the next
+// slots' tile of the same head is NumKVHeads tiles further.
+func (c *kvCache) keysFrom(layer, slot, head int) []byte {
+	i := (layer*c.slotTiles+slot/kernels.TileRows)*c.spec.NumKVHeads + head
+	return c.keys[i*c.keyTile:]
+}
+
+// valueAt returns the value tiles of a block, one after the other.
+func (c *kvCache) valueAt(layer, block, head int) []byte {
+	i := (layer*c.spec.NumBlocks+block)*c.spec.NumKVHeads + head
+	size := c.valueTiles * c.valueTile
+	return c.values[i*size:][:size]
+}
+
+// store writes one position's key and value of one head.
+func (c *kvCache) store(layer, slot, head int, key, value []float32) {
+	keys := c.keysFrom(layer, slot, head)
+	kernels.StoreLane(keys, c.format, slot%kernels.TileRows, key)
+	values := c.valueAt(layer, slot/c.spec.BlockSize, head)
+	offset := slot % c.spec.BlockSize
+	for i := 0; len(value) > 0; i++ {
+		n := min(kernels.TileRows, len(value))
+		kernels.StoreColumn(values[i*c.valueTile:][:c.valueTile], c.format, offset, value[:n])
+		value = value[n:]
+	}
+}

@@ -1,0 +1,113 @@
+package cpu
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"unsafe"
+)
+
+// hugeBytes is the size from which a weight is worth huge pages; below it the
+// rounding would waste more than it saves.
+const hugeBytes = 4 << 20
+
+// arena owns memory outside the Go heap. Memory is zero, and real only once
+// touched.
+type arena struct {
+	mu     sync.Mutex
+	blocks map[*byte][]byte
+}
+
+// alloc maps n bytes. what names the thing in the error.
+func (a *arena) alloc(n int64, what string) ([]byte, error) {
+	if n < 0 || n > maxBytes() {
+		return nil, fmt.Errorf("compute/cpu: %s of %d bytes does not fit the machine's memory of %d bytes", what, n, maxBytes())
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	b, err := mapMemory(int(n))
+	if err != nil {
+		return nil, fmt.Errorf("compute/cpu: %s of %d bytes: %w", what, n, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.blocks == nil {
+		a.blocks = map[*byte][]byte{}
+	}
+	a.blocks[unsafe.SliceData(b)] = b
+	return b, nil
+}
+
+// free unmaps what alloc returned; memory that is already free is left alone.
+func (a *arena) free(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := unsafe.SliceData(b)
+	whole, ok := a.blocks[key]
+	if !ok {
+		return nil
+	}
+	delete(a.blocks, key)
+	return unmapMemory(whole)
+}
+
+func (a *arena) freeAll() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var first error
+	for key, b := range a.blocks {
+		if err := unmapMemory(b); err != nil && first == nil {
+			first = err
+		}
+		delete(a.blocks, key)
+	}
+	return first
+}
+
+// product multiplies sizes that come from outside; ok is false on overflow or
+// a negative factor.
+func product(factors ...int) (n int64, ok bool) {
+	n = 1
+	for _, f := range factors {
+		if f < 0 {
+			return 0, false
+		}
+		hi, lo := bits.Mul64(uint64(n), uint64(f))
+		if hi != 0 || lo > 1<<62 {
+			return 0, false
+		}
+		n = int64(lo)
+	}
+	return n, true
+}
+
+// floats views memory as F32 elements.
+func floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// scratch is memory that grows to the largest size asked for and is reused.
+// What it held is lost when it grows.
+type scratch struct {
+	mem *arena
+	raw []byte
+}
+
+// floats returns n elements with undefined values.
+func (s *scratch) floats(n int) []float32 {
+	if len(s.raw) < 4*n {
+		// A failed unmap loses address space, nothing else.
+		_ = s.mem.free(s.raw)
+		s.raw = nil
+		b, err := s.mem.alloc(int64(4*n+n), "scratch memory") // a quarter in reserve: growing is rare
+		if err != nil {
+			panic(err)
+		}
+		s.raw = b
+	}
+	return floats(s.raw)[:n]
+}

@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/troupe-llm/troupe/compute"
+)
+
+// ropeTable holds rotations by position.
+type ropeTable struct {
+	half     int
+	cos, sin []float32 // [positions, half]
+}
+
+// MaxPositions implements compute.Rope.
+func (r *ropeTable) MaxPositions() int { return len(r.cos) / r.half }
+
+// NewRope implements compute.Backend.
+func (b *Backend) NewRope(t compute.RopeTable) (compute.Rope, error) {
+	if t.HalfDim <= 0 || len(t.Cos) == 0 || len(t.Cos) != len(t.Sin) || len(t.Cos)%t.HalfDim != 0 {
+		return nil, fmt.Errorf("compute/cpu: rope table of %d cosines and %d sines for half a head of %d", len(t.Cos), len(t.Sin), t.HalfDim)
+	}
+	return &ropeTable{half: t.HalfDim, cos: append([]float32(nil), t.Cos...), sin: append([]float32(nil), t.Sin...)}, nil
+}
+
+// ropeTask rotates and stores rows.
+type ropeTask struct {
+	qkv   *buffer
+	spec  compute.AttentionSpec
+	rope  *ropeTable
+	kv    *kvCache
+	layer int
+	batch *compute.Batch
+}
+
+// RopeStore implements compute.Backend.
+func (b *Backend) RopeStore(qkv compute.Buffer, spec compute.AttentionSpec, rope compute.Rope, kv compute.KVCache, layer int, batch *compute.Batch) {
+	t := &b.rope
+	*t = ropeTask{qkv: qkv.(*buffer), spec: spec, rope: rope.(*ropeTable), kv: kv.(*kvCache), layer: layer, batch: batch}
+	checkAttention(t.qkv, spec, t.kv, layer)
+	n := len(batch.Positions)
+	if !(len(batch.SlotMapping) == n && n <= t.qkv.rows) {
+		fail("RopeStore: %d positions, %d slots, %d rows", n, len(batch.SlotMapping), t.qkv.rows)
+	}
+	if 2*t.rope.half != spec.HeadDim {
+		fail("RopeStore: table for heads of %d, not %d", 2*t.rope.half, spec.HeadDim)
+	}
+	b.runRows(t, n, n*t.qkv.cols*ropeCost)
+}
+
+// checkAttention verifies that qkv, spec and cache belong together.
+func checkAttention(qkv *buffer, spec compute.AttentionSpec, kv *kvCache, layer int) {
+	s := kv.spec
+	if !(spec.HeadDim == s.HeadDim && spec.NumKVHeads == s.NumKVHeads && layer >= 0 && layer < s.NumLayers) {
+		fail("attention %+v at layer %d of cache %+v", spec, layer, s)
+	}
+	if !(spec.NumHeads > 0 && spec.NumHeads%spec.NumKVHeads == 0) {
+		fail("attention heads %d of %d", spec.NumHeads, spec.NumKVHeads)
+	}
+	if qkv.cols != (spec.NumHeads+2*spec.NumKVHeads)*spec.HeadDim {
+		fail("attention %+v of %d columns", spec, qkv.cols)
+	}
+}
+
+// run implements task.
+func (t *ropeTask) run(chunk, _ int) {
+	for i := chunk * rowChunk; i < min((chunk+1)*rowChunk, len(t.batch.Positions)); i++ {
+		t.row(i)
+	}
+}
+
+func (t *ropeTask) row(i int) {
+	pos, slot := int(t.batch.Positions[i]), int(t.batch.SlotMapping[i])
+	s := t.kv.spec
+	if !(pos >= 0 && pos < t.rope.MaxPositions()) {
+		fail("RopeStore: position %d of %d", pos, t.rope.MaxPositions())
+	}
+	if !(slot >= 0 && slot < s.NumBlocks*s.BlockSize) {
+		fail("RopeStore: slot %d of %d", slot, s.NumBlocks*s.BlockSize)
+	}
+	half, dim, heads := t.rope.half, t.spec.HeadDim, t.spec.NumHeads
+	cos, sin := t.rope.cos[pos*half:][:half], t.rope.sin[pos*half:][:half]
+	row := t.qkv.row(i)
+	for h := range heads + t.spec.NumKVHeads {
+		rotate(row[h*dim:][:dim], cos, sin)
+	}
+	keys, values := row[heads*dim:], row[(heads+t.spec.NumKVHeads)*dim:]
+	for h := range t.spec.NumKVHeads {
+		t.kv.store(t.layer, slot, h, keys[h*dim:][:dim], values[h*dim:][:dim])
+	}
+}
+
+// rotate turns the pairs (x[i], x[i+half]) by their angles. The conversions
+// keep compilers from fusing, so that every platform rounds alike.
+func rotate(x, cos, sin []float32) {
+	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
+	sin = sin[:len(cos)]
+	for i, c := range cos {
+		s, u, v := sin[i], a[i], b[i]
+		a[i] = float32(u*c) - float32(v*s)
+		b[i] = float32(v*c) + float32(u*s)
+	}
+}

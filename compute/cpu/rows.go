@@ -1,0 +1,113 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/troupe-llm/troupe/compute"
+	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+)
+
+// rowChunk is the number of rows in a chunk of the operations below.
+const rowChunk = 8
+
+// runRows runs t over chunks of rowChunk rows; work is that of all rows.
+func (b *Backend) runRows(t task, rows, work int) {
+	b.runSized(t, (rows+rowChunk-1)/rowChunk, work)
+}
+
+// Costs of one element in multiply-adds, to choose between one and many threads.
+const (
+	normCost = 16
+	siluCost = 64
+	ropeCost = 64
+)
+
+// Embed implements compute.Backend.
+func (b *Backend) Embed(dst compute.Buffer, table compute.Matrix, ids []int32) {
+	d, m := dst.(*buffer), table.(*matrix)
+	if !(d.cols == m.cols && len(ids) <= d.rows) {
+		fail("Embed: %d rows of [%d, %d] from %d columns", len(ids), d.rows, d.cols, m.cols)
+	}
+	for i, id := range ids {
+		if !(id >= 0 && int(id) < m.rows) {
+			fail("Embed: token %d of %d", id, m.rows)
+		}
+		tile, lane := int(id)/kernels.TileRows, int(id)%kernels.TileRows
+		kernels.LoadRow(d.row(i), m.tile(tile)[:m.tileBytes], m.format, lane)
+	}
+}
+
+// Gather implements compute.Backend.
+func (b *Backend) Gather(dst, src compute.Buffer, rows []int32) {
+	d, s := dst.(*buffer), src.(*buffer)
+	if !(d.cols == s.cols && len(rows) <= d.rows) {
+		fail("Gather: %d rows of %d columns to [%d, %d]", len(rows), s.cols, d.rows, d.cols)
+	}
+	for i, r := range rows {
+		if !(r >= 0 && int(r) < s.rows) {
+			fail("Gather: row %d of %d", r, s.rows)
+		}
+		copy(d.row(i), s.row(int(r)))
+	}
+}
+
+// normTask normalises rows.
+type normTask struct {
+	tier     kernels.Tier
+	dst, src *buffer
+	w        []float32
+	eps      float32
+	rows     int
+}
+
+// RMSNorm implements compute.Backend.
+func (b *Backend) RMSNorm(dst, src compute.Buffer, w compute.Vector, eps float32, rows int) {
+	t := &b.norm
+	*t = normTask{tier: b.tier, dst: dst.(*buffer), src: src.(*buffer), w: w.(*vector).data, eps: eps, rows: rows}
+	if !(t.dst.cols == len(t.w) && t.src.cols == len(t.w)) {
+		fail("RMSNorm: weight of %d for columns %d, %d", len(t.w), t.dst.cols, t.src.cols)
+	}
+	if !(rows >= 0 && rows <= t.dst.rows && rows <= t.src.rows) {
+		fail("RMSNorm: %d rows of %d, %d", rows, t.dst.rows, t.src.rows)
+	}
+	b.runRows(t, rows, rows*len(t.w)*normCost)
+}
+
+// run implements task.
+func (t *normTask) run(chunk, _ int) {
+	for i := chunk * rowChunk; i < min((chunk+1)*rowChunk, t.rows); i++ {
+		x := t.src.row(i)
+		mean := float64(kernels.SumSquares(t.tier, x)) / float64(len(x))
+		scale := float32(1 / math.Sqrt(mean+float64(t.eps)))
+		kernels.ScaleMul(t.tier, t.dst.row(i), x, t.w, scale)
+	}
+}
+
+// siluTask gates rows.
+type siluTask struct {
+	tier        kernels.Tier
+	dst, gateUp *buffer
+	rows        int
+}
+
+// SiluMul implements compute.Backend.
+func (b *Backend) SiluMul(dst, gateUp compute.Buffer, rows int) {
+	t := &b.silu
+	*t = siluTask{tier: b.tier, dst: dst.(*buffer), gateUp: gateUp.(*buffer), rows: rows}
+	if t.gateUp.cols != 2*t.dst.cols {
+		fail("SiluMul: columns %d of %d", t.dst.cols, t.gateUp.cols)
+	}
+	if !(rows >= 0 && rows <= t.dst.rows && rows <= t.gateUp.rows) {
+		fail("SiluMul: %d rows of %d, %d", rows, t.dst.rows, t.gateUp.rows)
+	}
+	b.runRows(t, rows, rows*t.dst.cols*siluCost)
+}
+
+// run implements task.
+func (t *siluTask) run(chunk, _ int) {
+	n := t.dst.cols
+	for i := chunk * rowChunk; i < min((chunk+1)*rowChunk, t.rows); i++ {
+		row := t.gateUp.row(i)
+		kernels.SiluMul(t.tier, t.dst.row(i), row[:n], row[n:])
+	}
+}

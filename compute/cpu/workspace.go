@@ -1,0 +1,20 @@
+package cpu
+
+import kernels "github.com/troupe-llm/troupe/kernels/cpu"
+
+// widest is the most columns that a product may have on any tier.
+const widest = 12
+
+// workspace is memory that one worker owns.
+type workspace struct {
+	gemm    kernels.Gemm
+	edge    [widest * kernels.TileRows]float32 // outputs of a tile that is not all used
+	queries scratch                            // [head_dim, columns]
+	scores  scratch                            // [columns, context rounded up]
+	probs   scratch                            // [block, columns]
+	out     scratch                            // [columns, head_dim rounded up]
+}
+
+func (w *workspace) init(mem *arena) {
+	w.queries.mem, w.scores.mem, w.probs.mem, w.out.mem = mem, mem, mem, mem
+}

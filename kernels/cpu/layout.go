@@ -1,0 +1,138 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// TileRows is the number of rows of a packed tile: the lanes of one AVX-512
+// register, of two AVX2 registers.
+const TileRows = 16
+
+// Format is the element type of packed weights.
+type Format uint8
+
+// The formats.
+const (
+	F32 Format = iota
+	F16
+	BF16
+)
+
+// Size returns bytes per element.
+func (f Format) Size() int {
+	if f == F32 {
+		return 4
+	}
+	return 2
+}
+
+// TileBytes returns the bytes of a packed tile of k columns.
+func TileBytes(f Format, k int) int {
+	switch f {
+	case F32:
+		return k * TileRows * 4
+	case F16:
+		return k * TileRows * 2
+	}
+	return (k + 1) / 2 * TileRows * 4
+}
+
+// NumTiles returns how many tiles hold rows rows.
+func NumTiles(rows int) int { return (rows + TileRows - 1) / TileRows }
+
+// ElemOffset returns where column k of lane is within a tile, in bytes.
+func ElemOffset(f Format, k, lane int) int {
+	switch f {
+	case F32:
+		return (k*TileRows + lane) * 4
+	case F16:
+		return (k*TileRows + lane) * 2
+	}
+	return (k/2*TileRows+lane)*4 + k%2*2
+}
+
+// storeElem rounds v to f and writes it to column k of lane.
+func storeElem(tile []byte, f Format, k, lane int, v float32) {
+	at := tile[ElemOffset(f, k, lane):]
+	switch f {
+	case F32:
+		binary.LittleEndian.PutUint32(at, math.Float32bits(v))
+	case F16:
+		binary.LittleEndian.PutUint16(at, F32ToF16(v))
+	case BF16:
+		binary.LittleEndian.PutUint16(at, F32ToBF16(v))
+	}
+}
+
+// LoadRow widens one lane of a tile: dst[k] for every k below len(dst).
+func LoadRow(dst []float32, tile []byte, f Format, lane int) {
+	for k := range dst {
+		dst[k] = loadElem(tile, f, k, lane)
+	}
+}
+
+func loadElem(tile []byte, f Format, k, lane int) float32 {
+	at := tile[ElemOffset(f, k, lane):]
+	switch f {
+	case F32:
+		return math.Float32frombits(binary.LittleEndian.Uint32(at))
+	case F16:
+		return F16ToF32(binary.LittleEndian.Uint16(at))
+	}
+	return BF16ToF32(binary.LittleEndian.Uint16(at))
+}
+
+// PackRows copies len(src)/(cols*f.Size()) row-major rows of little-endian
+// elements to the lanes of tile that start at lane, as they are: nothing is
+// rounded. The rest of tile is left alone.
+func PackRows(tile, src []byte, f Format, cols, lane int) {
+	size := f.Size()
+	rowBytes := cols * size
+	rows := len(src) / max(rowBytes, 1)
+	if lane+rows > TileRows || len(tile) < TileBytes(f, cols) {
+		panic(fmt.Sprintf("kernels/cpu: PackRows of %d rows at lane %d", rows, lane))
+	}
+	for r := range rows {
+		row := src[r*rowBytes:][:rowBytes]
+		switch f {
+		case F32:
+			packWords(tile, row, lane+r)
+		case F16:
+			for k := range cols {
+				at := ElemOffset(f, k, lane+r)
+				tile[at], tile[at+1] = row[2*k], row[2*k+1]
+			}
+		case BF16:
+			packWords(tile, row, lane+r)
+		}
+	}
+}
+
+// packWords spreads a row's 32-bit words (one F32 column or two BF16 columns)
+// over the tile; an odd last BF16 column is half a word.
+func packWords(tile, row []byte, lane int) {
+	at := lane * 4
+	for ; len(row) >= 4; row = row[4:] {
+		binary.LittleEndian.PutUint32(tile[at:], binary.LittleEndian.Uint32(row))
+		at += TileRows * 4
+	}
+	if len(row) == 2 {
+		binary.LittleEndian.PutUint16(tile[at:], binary.LittleEndian.Uint16(row))
+	}
+}
+
+// StoreLane rounds v to f and writes it to one lane of a tile: v[k] to column k.
+func StoreLane(tile []byte, f Format, lane int, v []float32) {
+	for k, x := range v {
+		storeElem(tile, f, k, lane, x)
+	}
+}
+
+// StoreColumn rounds v to f and writes it to one column: v[lane] to lane.
+func StoreColumn(tile []byte, f Format, k int, v []float32) {
+	for lane, x := range v {
+		storeElem(tile, f, k, lane, x)
+	}
+}

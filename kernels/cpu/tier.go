@@ -1,0 +1,39 @@
+package cpu
+
+// Tier is an instruction set for which kernels exist. The zero value is not a
+// tier.
+type Tier uint8
+
+// The tiers, slowest first.
+const (
+	Generic Tier = iota + 1 // pure Go
+	AVX2                    // AVX2, FMA and F16C
+	AVX512                  // AVX-512 F, BW, DQ and VL
+)
+
+// String names the tier for people.
+func (t Tier) String() string {
+	switch t {
+	case Generic:
+		return "generic"
+	case AVX2:
+		return "AVX2"
+	case AVX512:
+		return "AVX-512"
+	}
+	return "no tier"
+}
+
+// MaxCols returns how many columns a [Gemm] of this tier may have.
+func (t Tier) MaxCols() int {
+	if t == AVX2 {
+		return 6 // sixteen registers: two per column and lane group
+	}
+	return 12
+}
+
+// Tiers lists the tiers that this processor can run, slowest first.
+func Tiers() []Tier { return available }
+
+// Best returns the fastest tier that this processor can run.
+func Best() Tier { return available[len(available)-1] }

@@ -1,0 +1,119 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+)
+
+// lanes is a row's sixteen partial results.
+type lanes [TileRows]float32
+
+// sum adds the lanes pairwise: 8 apart, then 4, 2 and 1.
+func (l *lanes) sum() float32 {
+	for half := TileRows / 2; half > 0; half /= 2 {
+		for i := range half {
+			l[i] += l[i+half]
+		}
+	}
+	return l[0]
+}
+
+// SumSquares returns Σ x².
+func SumSquares(t Tier, x []float32) float32 {
+	var acc lanes
+	done := sumSquaresAsm(t, x, &acc)
+	for i := done; i < len(x); i++ {
+		l := i % TileRows
+		acc[l] = fma32(x[i], x[i], acc[l])
+	}
+	return acc.sum()
+}
+
+// ScaleMul sets dst[i] = (x[i] * scale) * w[i] for the elements of x.
+func ScaleMul(t Tier, dst, x, w []float32, scale float32) {
+	dst, w = dst[:len(x)], w[:len(x)]
+	for i := scaleMulAsm(t, dst, x, w, scale); i < len(x); i++ {
+		dst[i] = x[i] * scale * w[i]
+	}
+}
+
+// SiluMul sets dst[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)).
+func SiluMul(t Tier, dst, gate, up []float32) {
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i := siluMulAsm(t, dst, gate, up); i < len(gate); i++ {
+		dst[i] = gate[i] / (1 + exp32(-gate[i])) * up[i]
+	}
+}
+
+// ScaleMax multiplies x by scale in place and returns the largest product. The
+// length of x is a multiple of TileRows, > 0: pad with negative infinity. With
+// a NaN in x the result is not defined.
+func ScaleMax(t Tier, x []float32, scale float32) float32 {
+	checkPadded(x)
+	if m, ok := scaleMaxAsm(t, x, scale); ok {
+		return m
+	}
+	m := float32(math.Inf(-1))
+	for i := range x {
+		x[i] *= scale
+		m = max(m, x[i])
+	}
+	return m
+}
+
+// ExpSum sets x[i] = exp(x[i] - shift) and returns the sum. No x[i] may be above
+// shift. The length of x is a multiple of TileRows, > 0; padding of negative
+// infinity becomes 0.
+func ExpSum(t Tier, x []float32, shift float32) float32 {
+	checkPadded(x)
+	var acc lanes
+	if !expSumAsm(t, x, shift, &acc) {
+		for i := range x {
+			x[i] = exp32(x[i] - shift)
+			acc[i%TileRows] += x[i]
+		}
+	}
+	return acc.sum()
+}
+
+func checkPadded(x []float32) {
+	if len(x) == 0 || len(x)%TileRows != 0 {
+		panic(fmt.Sprintf("kernels/cpu: row of %d is not padded to a multiple of %d", len(x), TileRows))
+	}
+}
+
+// Constants of exp32: exp(x) = 2^n * exp(r), r = x - n*ln 2, with ln 2 in two
+// parts so that r is exact enough, and a polynomial for exp(r) (Cephes expf).
+const (
+	expMin   = -88.1 // below this 2^n is written as zero, and so is the result
+	expMax   = 88
+	log2e    = 1.44269504088896341
+	ln2Hi    = 0.693359375
+	ln2Lo    = -2.12194440e-4
+	expPoly0 = 1.9875691500e-4
+	expPoly1 = 1.3981999507e-3
+	expPoly2 = 8.3334519073e-3
+	expPoly3 = 4.1665795894e-2
+	expPoly4 = 1.6666665459e-1
+	expPoly5 = 5.0000001201e-1
+)
+
+// exp32 is exp for float32 to about two units in the last place; x is limited
+// to [expMin, expMax] first, and the result is 0 below about -87.7.
+func exp32(x float32) float32 {
+	if x != x {
+		return x
+	}
+	x = min(max(x, expMin), expMax)
+	n := float32(math.RoundToEven(float64(x * log2e)))
+	r := fma32(n, -ln2Hi, x)
+	r = fma32(n, -ln2Lo, r)
+	p := fma32(expPoly0, r, expPoly1)
+	p = fma32(p, r, expPoly2)
+	p = fma32(p, r, expPoly3)
+	p = fma32(p, r, expPoly4)
+	p = fma32(p, r, expPoly5)
+	p = fma32(p, float32(r*r), r)
+	p++
+	return float32(p * math.Float32frombits(uint32(int32(n)+127)<<23))
+}
