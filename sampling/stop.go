@@ -1,22 +1,162 @@
 package sampling
 
-// StopMatcher finds stop strings in text that arrives in pieces.
+// StopMatcher finds stop strings in text that arrives in pieces. How the text is
+// cut into pieces never changes what is found or emitted.
+//
+// The match that is complete first wins, as if text came character by character:
+// with the stops "abcd" and "c", the text "abcd" stops at "c". Of several that are
+// complete at the same place, the longest wins. Work is linear in the text
+// (Aho and Corasick, "Efficient string matching", CACM 18(6), 1975).
 type StopMatcher struct {
 	stops   []string
 	include bool
+	next    map[edge]int32 // transitions of the trie
+	nodes   []stopNode     // nodes[0] is the root
+	state   int32
+	held    []byte // held[taken:] may still become a stop: nodes[state].depth bytes
+	taken   int
+	done    bool
 }
 
-// NewStopMatcher returns a matcher of the given non-empty strings. With include
-// the matched string is part of the emitted text.
+// edge is a trie node and the byte that leads on from it.
+type edge struct {
+	node int32
+	char byte
+}
+
+// stopNode is a prefix of one or more stop strings.
+type stopNode struct {
+	depth int32 // its length in bytes
+	fail  int32 // the node of its longest proper suffix that is a prefix too
+	stop  int32 // index of the longest stop string that it ends in, -1 if none
+}
+
+// NewStopMatcher returns a matcher of stops; empty strings among them are
+// ignored. With include, the stop string that matched is emitted too.
 func NewStopMatcher(stops []string, include bool) *StopMatcher {
-	return &StopMatcher{stops: stops, include: include}
+	m := &StopMatcher{stops: stops, include: include, nodes: []stopNode{{stop: -1}}}
+	for i, stop := range stops {
+		m.insert(stop, int32(i))
+	}
+	m.link()
+	return m
 }
 
-// Push adds text. emit is what can no longer be part of a stop string; ok
-// reports a match, and matched names it.
+// insert adds stop to the trie.
+func (m *StopMatcher) insert(stop string, index int32) {
+	if stop == "" {
+		return
+	}
+	if m.next == nil {
+		m.next = make(map[edge]int32)
+	}
+	at := int32(0)
+	for i := range len(stop) {
+		e := edge{at, stop[i]}
+		to, ok := m.next[e]
+		if !ok {
+			to = int32(len(m.nodes))
+			m.nodes = append(m.nodes, stopNode{depth: int32(i) + 1, stop: -1})
+			m.next[e] = to
+		}
+		at = to
+	}
+	if m.nodes[at].stop < 0 { // the first of equal strings
+		m.nodes[at].stop = index
+	}
+}
+
+// link sets the failure links. A node's link is one level or more above it, so
+// nodes are visited by depth.
+func (m *StopMatcher) link() {
+	type arc struct {
+		edge
+		to int32
+	}
+	var levels [][]arc
+	for e, to := range m.next {
+		d := int(m.nodes[to].depth)
+		for len(levels) < d {
+			levels = append(levels, nil)
+		}
+		levels[d-1] = append(levels[d-1], arc{e, to})
+	}
+	for _, level := range levels[min(1, len(levels)):] {
+		for _, a := range level {
+			fail := m.step(m.nodes[a.node].fail, a.char)
+			n := &m.nodes[a.to]
+			n.fail = fail
+			if n.stop < 0 {
+				n.stop = m.nodes[fail].stop
+			}
+		}
+	}
+}
+
+// step returns the node after c was read at node at.
+func (m *StopMatcher) step(at int32, c byte) int32 {
+	for {
+		if to, ok := m.next[edge{at, c}]; ok {
+			return to
+		}
+		if at == 0 {
+			return 0
+		}
+		at = m.nodes[at].fail
+	}
+}
+
+// Push adds text. emit is all text that can no longer be part of a stop string
+// and was not emitted before; if text ends on a character border, so does emit.
+// On a match ok is true, matched is the stop string, emit is what was left before
+// it (and the string itself with include), and all later text is ignored.
 func (m *StopMatcher) Push(text string) (emit string, matched string, ok bool) {
-	return text, "", false
+	if m.done {
+		return "", "", false
+	}
+	if m.next == nil {
+		return text, "", false
+	}
+	pending := len(m.held) - m.taken
+	for i := range len(text) {
+		m.state = m.step(m.state, text[i])
+		if stop := m.nodes[m.state].stop; stop >= 0 {
+			m.done = true
+			matched = m.stops[stop]
+			end := pending + i + 1
+			if !m.include {
+				end -= len(matched)
+			}
+			return m.take(text, end), matched, true
+		}
+	}
+	emit = m.take(text, pending+len(text)-int(m.nodes[m.state].depth))
+	return emit, "", false
 }
 
-// Flush returns the text held back.
-func (m *StopMatcher) Flush() string { return "" }
+// take returns the first n bytes of the pending text followed by text, and holds
+// the rest. Bytes that were taken are cut off the buffer only once they are more
+// than half of it, so that a long held text is not moved for every small piece.
+func (m *StopMatcher) take(text string, n int) string {
+	if len(m.held) == 0 {
+		m.held = append(m.held, text[n:]...)
+		return text[:n]
+	}
+	m.held = append(m.held, text...)
+	emit := string(m.held[m.taken : m.taken+n])
+	if m.taken += n; 2*m.taken > len(m.held) {
+		m.held = m.held[:copy(m.held, m.held[m.taken:])]
+		m.taken = 0
+	}
+	return emit
+}
+
+// Flush returns the text held back, for when no more will come. After a match it
+// returns "".
+func (m *StopMatcher) Flush() string {
+	if m.done {
+		return ""
+	}
+	m.done = true
+	return string(m.held[m.taken:])
+}
