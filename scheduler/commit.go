@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// Output is what one sequence got from a step, or its end.
+type Output struct {
+	Seq         *Sequence
+	NewTokenIDs []int32 // tokens drawn; empty if none. Never changed afterwards
+	// NumOutputTokens counts all tokens of the sequence up to and with these.
+	NumOutputTokens int
+	Logprobs        []infer.TokenLogprobs // parallel to NewTokenIDs if NumLogprobs >= 0
+	// PromptLogprobs are those newly known, in order; each position from 1 on is
+	// reported once, whatever is computed anew.
+	PromptLogprobs []infer.TokenLogprobs
+	FinishReason   infer.FinishReason // FinishNone until the terminal Output
+	StopReason     infer.StopReason
+	// NumCachedTokens counts the prompt tokens that were found in the prefix
+	// cache when the sequence was selected first.
+	NumCachedTokens int
+	Err             error // with FinishError only
+}
+
+// Commit takes the result of the plan outstanding and decides who is finished:
+// by end-of-sequence and stop tokens, max_tokens, and the context length. It
+// returns one Output for each sequence that got something or ended, in plan
+// order; the slice is reused by the next Commit. A result that is not the
+// plan's is a broken runner: Commit panics.
+func (s *Scheduler) Commit(res *infer.StepResult) []Output {
+	if !s.inFlight || res.StepID != s.plan.StepID || len(res.Sequences) != len(s.batch) {
+		panic(fmt.Sprintf("scheduler: result of step %d with %d sequences, but step %d with %d is outstanding=%t",
+			res.StepID, len(res.Sequences), s.plan.StepID, len(s.batch), s.inFlight))
+	}
+	clear(s.outputs) // no pointer to an ended sequence stays behind
+	s.outputs = s.outputs[:0]
+	numEnded := 0
+	for i, seq := range s.batch {
+		out := s.commitSequence(seq, &res.Sequences[i])
+		if seq.ended {
+			numEnded++
+		}
+		if seq.ended || len(out.NewTokenIDs) > 0 || len(out.PromptLogprobs) > 0 {
+			s.outputs = append(s.outputs, out)
+		}
+	}
+	if numEnded > 0 {
+		s.running = slices.DeleteFunc(s.running, func(q *Sequence) bool { return q.ended })
+	}
+	clear(s.batch)
+	clear(s.plan.Sequences)
+	s.inFlight = false
+	return s.outputs
+}
+
+// commitSequence applies one sequence's share of a result.
+func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Output {
+	start, n := seq.numComputed, seq.numScheduled
+	seq.numScheduled = 0
+	if seq.aborted {
+		s.cache.Release(&seq.table) // what this step wrote was never committed
+		return s.end(seq, infer.FinishAbort)
+	}
+	promptLogprobs, err := seq.newPromptLogprobs(start, n, res)
+	if err == nil {
+		err = checkTokens(seq, start+n, res)
+	}
+	if err != nil {
+		s.cache.Discard(&seq.table)
+		out := s.end(seq, infer.FinishError)
+		out.Err = err
+		return out
+	}
+	seq.numComputed += n
+	seq.chunked = seq.remaining() > 0
+	s.cache.Commit(&seq.table, seq.tokens[:seq.numComputed])
+	seq.numPromptLogprobs += len(promptLogprobs)
+	out := s.advance(seq, res)
+	out.PromptLogprobs = promptLogprobs
+	return out
+}
+
+// checkTokens returns the error of a sequence's result: its own, or that it does
+// not hold the token asked for. end is the number of tokens computed now.
+func checkTokens(seq *Sequence, end int, res *infer.SequenceResult) error {
+	if res.Err != nil {
+		return res.Err
+	}
+	want := 0
+	if end == len(seq.tokens) && seq.Params.MaxTokens > 0 {
+		want = 1
+	}
+	if len(res.NewTokenIDs) != want {
+		return fmt.Errorf("scheduler: sequence %d got %d tokens from a step, wanted %d", seq.ID, len(res.NewTokenIDs), want)
+	}
+	return nil
+}
+
+// newPromptLogprobs returns the prompt logprobs of a result that were not
+// reported before. The step computed n tokens from position start on.
+func (q *Sequence) newPromptLogprobs(start, n int, res *infer.SequenceResult) ([]infer.TokenLogprobs, error) {
+	if res.Err != nil || !q.wantsPromptLogprobs() {
+		return nil, nil
+	}
+	want := max(min(start+n, len(q.Prompt)-1)-start, 0)
+	if len(res.PromptLogprobs) != want {
+		return nil, fmt.Errorf("scheduler: sequence %d got %d prompt logprobs from a step, wanted %d",
+			q.ID, len(res.PromptLogprobs), want)
+	}
+	return res.PromptLogprobs[min(q.numPromptLogprobs-start, want):], nil
+}
+
+// advance appends what was drawn and decides whether the sequence is finished.
+func (s *Scheduler) advance(seq *Sequence, res *infer.SequenceResult) Output {
+	first := seq.remaining() == 0 && seq.numOutputTokens() == 0
+	if first {
+		s.deltas.promptTokensDone += len(seq.Prompt) - seq.numCachedTokens
+	}
+	before := len(seq.tokens)
+	seq.tokens = append(seq.tokens, res.NewTokenIDs...)
+	s.deltas.generationTokens += len(res.NewTokenIDs)
+	reason, stop := s.finishReason(seq, before)
+	out := Output{
+		Seq:             seq,
+		NumOutputTokens: seq.numOutputTokens(),
+		NumCachedTokens: seq.numCachedTokens,
+	}
+	if reason != infer.FinishNone {
+		s.cache.Release(&seq.table)
+		out = s.end(seq, reason)
+		out.StopReason = stop
+	}
+	if before < len(seq.tokens) {
+		out.NewTokenIDs = seq.tokens[before:len(seq.tokens):len(seq.tokens)]
+		out.Logprobs = res.Logprobs
+	}
+	return out
+}
+
+// finishReason says whether the token drawn, if any, at index before, or the end
+// of a prompt that is only scored, finishes a sequence. The sampler has masked
+// stop tokens before min_tokens already.
+func (s *Scheduler) finishReason(seq *Sequence, before int) (infer.FinishReason, infer.StopReason) {
+	if seq.Params.MaxTokens == 0 && seq.remaining() == 0 {
+		return infer.FinishLength, infer.StopReason{}
+	}
+	if before == len(seq.tokens) {
+		return infer.FinishNone, infer.StopReason{}
+	}
+	drawn := seq.tokens[before]
+	if stops, byRequest := seq.Params.StopsOn(drawn); byRequest {
+		return infer.FinishStop, infer.StopReason{TokenID: drawn, ByToken: true}
+	} else if stops {
+		return infer.FinishStop, infer.StopReason{}
+	}
+	if seq.numOutputTokens() >= seq.Params.MaxTokens || len(seq.tokens) >= s.config.MaxModelLen {
+		return infer.FinishLength, infer.StopReason{}
+	}
+	return infer.FinishNone, infer.StopReason{}
+}

@@ -1,0 +1,205 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// Schedule makes the plan of the next step. It returns nil if nothing can be
+// done, which is only so if there are no sequences, or while a plan is
+// outstanding. The plan and all it points to stay unchanged until Commit, and
+// their memory is reused afterwards.
+func (s *Scheduler) Schedule() *infer.StepPlan {
+	if s.inFlight {
+		return nil
+	}
+	s.batch, s.first, s.preempted = s.batch[:0], s.first[:0], false
+	if !s.fill() {
+		return nil
+	}
+	s.inFlight = true
+	s.writePlan()
+	return &s.plan
+}
+
+// fill selects the sequences of a step: one isolated one, or all others. If the
+// side whose turn it is cannot run, for example because its blocks are held by
+// the other side, the other one takes the step.
+func (s *Scheduler) fill() bool {
+	shared := s.waiting.len() > 0 || slices.ContainsFunc(s.running, func(q *Sequence) bool { return !q.isolate })
+	switch {
+	case len(s.isolated) == 0:
+		s.lastIsolated = false
+		s.fillShared()
+	case shared && s.lastIsolated:
+		s.lastIsolated = !s.fillShared() && s.fillIsolated()
+	default:
+		s.lastIsolated = s.fillIsolated()
+		if !s.lastIsolated {
+			s.fillShared()
+		}
+	}
+	return len(s.batch) > 0
+}
+
+// fillShared selects from the sequences that are not isolated.
+func (s *Scheduler) fillShared() bool {
+	b, pending := s.scheduleRunning()
+	// After a preemption the blocks that became free are for those that run.
+	if !s.preempted {
+		pending = s.admit(&b, pending)
+		s.topUp(&b)
+		s.admit(&b, pending)
+	}
+	s.holdBack()
+	return len(s.batch) > 0
+}
+
+// scheduleRunning selects from the running sequences in rank order, so that
+// whoever is preempted for want of a block comes later and is not selected yet.
+// It returns the budget left and the blocks that prefills will still need.
+func (s *Scheduler) scheduleRunning() (b budget, pending int) {
+	decodes := 0
+	for _, seq := range s.running {
+		if !seq.isolate && seq.remaining() == 1 {
+			decodes++
+		}
+	}
+	b = s.newBudget(s.config.MaxNumBatchedTokens - decodes)
+	for i := 0; i < len(s.running); i++ { // preemption shortens it from its end
+		seq := s.running[i]
+		if seq.isolate {
+			continue
+		}
+		n := 1
+		if seq.remaining() > 1 {
+			n = b.take(seq, seq.remaining())
+		}
+		if n > 0 {
+			if !s.grow(seq, seq.numComputed+n) {
+				s.preempt(seq)
+				continue
+			}
+			s.selectTokens(seq, n)
+		}
+		pending += s.blocksMissing(seq)
+	}
+	return b, pending
+}
+
+// blocksMissing returns the blocks that seq needs for all its tokens so far,
+// beside those it has.
+func (s *Scheduler) blocksMissing(seq *Sequence) int {
+	return max(s.cache.BlocksFor(len(seq.tokens))-len(seq.table.Blocks()), 0)
+}
+
+// admit selects waiting sequences while budget, seats and blocks last. pending
+// blocks are spoken for; it returns them with those that the admitted ones will
+// still need.
+func (s *Scheduler) admit(b *budget, pending int) int {
+	for len(s.running) < s.config.MaxNumSeqs {
+		seq := s.nextWaiting(b)
+		// At least one block is needed whatever the cache holds: this spares
+		// the lookup while the cache is full.
+		if seq == nil || s.cache.NumAvailable() <= pending {
+			return pending
+		}
+		m := s.cache.Match(&seq.table, seq.reusable())
+		need := s.cache.BlocksFor(len(seq.tokens)) - m.NumBlocks() + m.NumIdle
+		if need > s.cache.NumAvailable()-pending {
+			return pending
+		}
+		n := b.take(seq, len(seq.tokens)-m.NumTokens)
+		if n == 0 {
+			return pending
+		}
+		s.waiting.remove(seq)
+		s.start(seq, m)
+		if !s.grow(seq, seq.numComputed+n) {
+			panic("scheduler: blocks counted as available were not")
+		}
+		s.selectTokens(seq, n)
+		pending += s.blocksMissing(seq)
+	}
+	return pending
+}
+
+// nextWaiting returns the waiting sequence to be admitted next: the first in
+// rank while the lane has room, then the first short one that may pass.
+func (s *Scheduler) nextWaiting(b *budget) *Sequence {
+	if b.lane > 0 {
+		return s.waiting.first()
+	}
+	seq := s.waiting.short.first()
+	if seq == nil || b.express == 0 {
+		return nil
+	}
+	if long := s.waiting.long.first(); long != nil && !s.mayPass(seq, long.Priority) {
+		return nil
+	}
+	return seq
+}
+
+// fillIsolated selects the isolated sequence whose turn it is, or the next one
+// that can run.
+func (s *Scheduler) fillIsolated() bool {
+	for range len(s.isolated) {
+		seq := s.isolated[0]
+		copy(s.isolated, s.isolated[1:])
+		s.isolated[len(s.isolated)-1] = seq
+		if s.fillAlone(seq) {
+			return true
+		}
+	}
+	return false
+}
+
+// fillAlone selects one isolated sequence. To get a seat and blocks it may
+// preempt any that rank after it, or a stream of new sequences could keep it
+// waiting for ever.
+func (s *Scheduler) fillAlone(seq *Sequence) bool {
+	starts := !seq.running
+	if starts {
+		if len(s.running) == s.config.MaxNumSeqs {
+			youngest := s.running[len(s.running)-1]
+			if s.less(youngest, seq) {
+				return false
+			}
+			s.preempt(youngest)
+		}
+		s.start(seq, s.cache.Match(&seq.table, seq.reusable()))
+	}
+	n := min(seq.remaining(), s.config.MaxNumBatchedTokens, s.chunkLimit())
+	if s.grow(seq, seq.numComputed+n) {
+		s.selectTokens(seq, n)
+		return true
+	}
+	if starts {
+		s.stop(seq)
+	} else {
+		s.preempt(seq)
+	}
+	return false
+}
+
+// writePlan fills the plan from batch.
+func (s *Scheduler) writePlan() {
+	s.plan.StepID++
+	s.plan.NumTokens = 0
+	s.plan.Sequences = s.plan.Sequences[:0]
+	for _, seq := range s.batch {
+		end := seq.numComputed + seq.numScheduled
+		s.plan.NumTokens += seq.numScheduled
+		s.plan.Sequences = append(s.plan.Sequences, infer.ScheduledSequence{
+			SeqID:          seq.ID,
+			TokenIDs:       seq.tokens[seq.numComputed:end:end],
+			StartPos:       seq.numComputed,
+			BlockTable:     seq.table.Blocks()[:s.cache.BlocksFor(end)],
+			Sample:         end == len(seq.tokens) && seq.Params.MaxTokens > 0,
+			Params:         seq.Params,
+			PromptTokenIDs: seq.Prompt,
+			OutputTokenIDs: seq.output(),
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/scheduler/kvcache"
+)
+
+// SequenceOptions are the arguments of [NewSequence].
+type SequenceOptions struct {
+	ID     infer.SeqID
+	Prompt []int32 // >= 1 token; copied
+	// Output holds the tokens that the sequence already has when it is resumed
+	// after a failure of its last scheduler; copied. They are computed with the
+	// prompt, and the next draw is that of position len(Output).
+	Output   []int32
+	Params   *infer.SamplingParams
+	Priority int   // lower runs earlier; priority policy only
+	Arrival  int64 // breaks ties of Priority: lower runs earlier
+	// CacheSalt separates cached prefixes: sequences share blocks only with
+	// those of an equal salt.
+	CacheSalt string
+	// NumPromptLogprobsDone counts the prompt logprobs that a resumed sequence
+	// already received; they are not reported again. With a non-empty Output it
+	// is all of them, whatever is said here.
+	NumPromptLogprobsDone int
+	Isolate               bool // runs in steps of its own
+	Tag                   any
+}
+
+// Sequence is one prompt with the tokens generated for it. The scheduler owns it
+// from Add to the terminal Output; meanwhile others may read the exported fields
+// only.
+type Sequence struct {
+	ID        infer.SeqID
+	Prompt    []int32 // never changed
+	Params    *infer.SamplingParams
+	Priority  int
+	Arrival   int64
+	CacheSalt string
+	Tag       any // the caller's own; not looked at
+
+	tokens []int32 // prompt, then output; only ever appended to
+	table  kvcache.Table
+	order  uint64 // place in the order of adding, from 1; 0 = not added
+
+	// State. A sequence is waiting unless running is set. Invariant:
+	// 0 <= numComputed <= len(tokens)-1 between steps, both 0 and an empty
+	// table while waiting.
+	running      bool // holds blocks and a seat; is in Scheduler.running
+	started      bool // was selected for a step before
+	aborted      bool // ends at the Commit of the step in flight
+	ended        bool // had its terminal Output
+	isolate      bool
+	resumed      bool // had output when it was added
+	chunked      bool // a part of its prefill was computed in an earlier step
+	heapIndex    int  // place in its heap of waiting, valid while in one
+	numComputed  int  // leading tokens whose keys and values are in the cache
+	numScheduled int  // tokens after these in the plan outstanding; 0 = not aboard
+
+	numCachedTokens   int // prompt tokens found in the prefix cache at the first selection
+	numPromptLogprobs int // prompt logprobs reported so far, of positions 1 …
+	numPreemptions    int
+}
+
+// spareOutput is how many output tokens a new sequence has room for at once.
+const spareOutput = 256
+
+// NewSequence returns a sequence to be added to one scheduler, once.
+func NewSequence(o SequenceOptions) *Sequence {
+	spare := spareOutput
+	if o.Params != nil {
+		spare = min(spare, max(o.Params.MaxTokens-len(o.Output), 0))
+	}
+	tokens := make([]int32, 0, len(o.Prompt)+len(o.Output)+spare)
+	tokens = append(append(tokens, o.Prompt...), o.Output...)
+	seq := &Sequence{
+		ID:        o.ID,
+		Prompt:    tokens[:len(o.Prompt):len(o.Prompt)],
+		Params:    o.Params,
+		Priority:  o.Priority,
+		Arrival:   o.Arrival,
+		CacheSalt: o.CacheSalt,
+		Tag:       o.Tag,
+		tokens:    tokens,
+		table:     kvcache.NewTable(o.CacheSalt),
+		isolate:   o.Isolate,
+		resumed:   len(o.Output) > 0,
+	}
+	lastPrompt := max(len(o.Prompt)-1, 0)
+	seq.numPromptLogprobs = min(max(o.NumPromptLogprobsDone, 0), lastPrompt)
+	if seq.resumed {
+		seq.numPromptLogprobs = lastPrompt
+	}
+	return seq
+}
+
+// NumPreemptions returns how often the sequence lost its blocks to another.
+func (q *Sequence) NumPreemptions() int { return q.numPreemptions }
+
+// OutputTokenIDs returns a copy of the tokens generated so far, those given at
+// the start included.
+func (q *Sequence) OutputTokenIDs() []int32 { return slices.Clone(q.output()) }
+
+func (q *Sequence) output() []int32 { return q.tokens[len(q.Prompt):len(q.tokens):len(q.tokens)] }
+
+func (q *Sequence) numOutputTokens() int { return len(q.tokens) - len(q.Prompt) }
+
+// remaining returns the tokens still to be computed before the next draw: 1 for
+// a sequence that decodes.
+func (q *Sequence) remaining() int { return len(q.tokens) - q.numComputed }
+
+// finishesPrefill reports whether the plan outstanding computes the last of a
+// sequence's tokens.
+func (q *Sequence) finishesPrefill() bool { return q.numScheduled == q.remaining() }
+
+// wantsPromptLogprobs reports whether prompt logprobs are still to be reported.
+func (q *Sequence) wantsPromptLogprobs() bool {
+	return q.Params.NumPromptLogprobs >= 0 && q.numPromptLogprobs < len(q.Prompt)-1
+}
+
+// reusable returns the tokens whose keys and values may come from the cache. The
+// last token is always computed, for its logits are wanted. The prompt logprob
+// of position p comes from the logits of p-1, so where those are still to be
+// reported nothing may be skipped.
+func (q *Sequence) reusable() []int32 {
+	n := len(q.tokens) - 1
+	if q.wantsPromptLogprobs() {
+		n = q.numPromptLogprobs
+	}
+	return q.tokens[:n]
+}
+
+// maxComputed returns how many tokens the sequence can have in the cache at
+// most. The last token that it may generate is never computed.
+func (q *Sequence) maxComputed(maxModelLen int) int {
+	if q.Params.MaxTokens == 0 {
+		return len(q.Prompt)
+	}
+	return min(len(q.Prompt)+q.Params.MaxTokens, maxModelLen) - 1
+}
+
+// rankFCFS orders sequences by the order of adding.
+func rankFCFS(a, b *Sequence) bool { return a.order < b.order }
+
+// rankPriority orders sequences by priority, then arrival, then order of adding.
+func rankPriority(a, b *Sequence) bool {
+	switch {
+	case a.Priority != b.Priority:
+		return a.Priority < b.Priority
+	case a.Arrival != b.Arrival:
+		return a.Arrival < b.Arrival
+	}
+	return a.order < b.order
+}
