@@ -22,7 +22,7 @@ func (s *Sampler) draw(r Row, best int32) int32 {
 		}
 		return d.token
 	}
-	for _, c := range s.filter(r, d) {
+	for _, c := range s.filter(r, &d) {
 		d.consider(c.id, c.logit)
 	}
 	return d.token
@@ -50,7 +50,7 @@ type drawing struct {
 	score float64
 }
 
-func newDrawing(r Row, best int32) *drawing {
+func newDrawing(r Row, best int32) drawing {
 	d := drawing{
 		noise: newStream(r.Params.Seed, len(r.Output)),
 		max:   float64(r.Logits[best]),
@@ -59,7 +59,7 @@ func newDrawing(r Row, best int32) *drawing {
 	}
 	// The most likely token comes first so that most others fail the quick test.
 	d.score = gumbel(d.noise.uniform(best))
-	return &d
+	return d
 }
 
 // scaled returns (logit - max)/temperature, <= 0. Subtracting first keeps tiny
