@@ -1,0 +1,167 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// ParseChat reads the body of POST /v1/chat/completions.
+func ParseChat(body []byte, p *Profile, e Envelope) (*Call, error) {
+	o := parseBody(body)
+	c := p.common(o, "chatcmpl-", e)
+	r := c.Request
+	c.Reply.chat = true
+	c.Reply.NumChoices = r.N
+	o.refuseTools()
+	p.chatLogprobs(o, c)
+	r.MaxTokens, r.MaxTokensParam = p.maxTokens(o, "max_completion_tokens", "max_tokens")
+	if r.MaxTokens != nil && *r.MaxTokens < 1 {
+		o.fail(infer.CodeInvalid, r.MaxTokensParam, "must be at least 1, got %d", *r.MaxTokens)
+	}
+	r.Sampling.MinTokens = p.minTokens(o, r.MaxTokens)
+	r.AddSpecialTokens = o.flag("add_special_tokens", false)
+	r.Chat = o.chatInput()
+	p.chatRole(o, c)
+	if o.err != nil {
+		return nil, o.err
+	}
+	return c, nil
+}
+
+// chatLogprobs reads logprobs (a switch) and top_logprobs (a number).
+func (p *Profile) chatLogprobs(o *object, c *Call) {
+	on := o.flag("logprobs", false)
+	top := p.logprobs(o, "top_logprobs", "sample")
+	if !on {
+		if top > 0 {
+			o.fail(infer.CodeMalformed, "top_logprobs", "needs logprobs: true")
+		}
+		return
+	}
+	c.Reply.Logprobs = true
+	c.Request.Sampling.NumLogprobs = max(top, 0)
+}
+
+// chatRole decides whose message is generated, and with echo the text that it
+// continues: the last message's, if that has the same role.
+func (p *Profile) chatRole(o *object, c *Call) {
+	echo := o.flag("echo", false)
+	c.Reply.Role = p.ResponseRole
+	if o.err != nil {
+		return
+	}
+	messages := c.Request.Chat.Messages
+	last := parseObject(messages[len(messages)-1], "")
+	role := or(last.str("role"), "")
+	if !c.Request.Chat.AddGenerationPrompt {
+		c.Reply.Role = role
+	}
+	if echo && role == c.Reply.Role {
+		if raw := last.raw("content"); raw != nil {
+			c.Reply.EchoText = unquoteOr(raw, "")
+		}
+	}
+}
+
+// chatInput reads the conversation and how it is rendered; it copies what it
+// keeps, so that the body's memory can go.
+func (o *object) chatInput() *infer.ChatInput {
+	in := &infer.ChatInput{
+		Messages:             o.messages("messages"),
+		AddGenerationPrompt:  o.flag("add_generation_prompt", true),
+		ContinueFinalMessage: o.flag("continue_final_message", false),
+		TemplateKwargs:       bytes.Clone(o.typed("chat_template_kwargs", "an object")),
+		Template:             or(o.str("chat_template"), ""),
+	}
+	if in.ContinueFinalMessage && in.AddGenerationPrompt {
+		o.fail(infer.CodeMalformed, "continue_final_message", "cannot be true together with add_generation_prompt, which is true by default")
+	}
+	return in
+}
+
+// maxMessages bounds a conversation: each message costs at least one token.
+const maxMessages = 1 << 16
+
+var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
+// messages reads the list of messages. Each must be an object with a known role
+// and text; what else it holds is the template's business.
+func (o *object) messages(name string) []json.RawMessage {
+	raw := o.typed(name, "an array")
+	if raw == nil {
+		o.fail(infer.CodeMalformed, name, "is required: a list of messages")
+		return nil
+	}
+	raw = bytes.Clone(raw)
+	var list []json.RawMessage
+	for i, element := range elements(raw) {
+		if i == maxMessages {
+			o.fail(infer.CodeInvalid, name, "has more than %d entries", maxMessages)
+			return nil
+		}
+		m := parseObject(element, fmt.Sprintf("%s[%d]", name, i))
+		if m.checkMessage(); m.err != nil {
+			if o.err == nil {
+				o.err = m.err
+			}
+			return nil
+		}
+		list = append(list, element)
+	}
+	if len(list) == 0 {
+		o.fail(infer.CodeInvalid, name, "must not be empty")
+	}
+	return list
+}
+
+func (o *object) checkMessage() {
+	role := o.str("role")
+	if role == nil {
+		o.fail(infer.CodeMalformed, "role", "is required")
+		return
+	}
+	if !slices.Contains(roles, *role) {
+		o.fail(infer.CodeInvalid, "role", "unknown role %q: use one of %q", excerpt(*role), roles)
+		return
+	}
+	content := o.raw("content")
+	switch {
+	case o.err != nil:
+	case content == nil && *role != "assistant":
+		o.fail(infer.CodeMalformed, "content", "is required in a message of role %q", *role)
+	case content == nil || kind(content) == "a string":
+	case kind(content) == "an array":
+		o.checkParts(content)
+	default:
+		o.mismatch("content", "a string or a list of parts", content)
+	}
+	o.typed("tool_calls", "an array")
+}
+
+// checkParts accepts the parts of a content list: text.
+func (o *object) checkParts(content json.RawMessage) {
+	for i, element := range elements(content) {
+		part := parseObject(element, fmt.Sprintf("%scontent[%d]", o.path, i))
+		kind := part.str("type")
+		switch {
+		case kind == nil:
+			part.fail(infer.CodeMalformed, "type", "is required")
+		case *kind == "text":
+			if part.str("text") == nil {
+				part.fail(infer.CodeMalformed, "text", "is required")
+			}
+		default:
+			part.fail(infer.CodeInvalid, "type", "%q is not supported: this model takes text only", excerpt(*kind))
+		}
+		if part.err != nil {
+			if o.err == nil {
+				o.err = part.err
+			}
+			return
+		}
+	}
+}

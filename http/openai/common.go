@@ -1,0 +1,90 @@
+package openai
+
+import (
+	"math"
+	"strings"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// maxCacheSaltBytes bounds cache_salt; every block hash of the request holds it.
+const maxCacheSaltBytes = 256
+
+// Call is a request with the way its answer is written.
+type Call struct {
+	Request *infer.Request
+	Reply   Reply
+}
+
+// common reads what chat and completions share. Fields that depend on the kind
+// of request (logprobs, max_tokens, echo) are added by the caller.
+func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
+	c := &Call{Reply: Reply{
+		Model:               p.Model.ServedNames[0],
+		Created:             e.Created,
+		SystemFingerprint:   p.SystemFingerprint,
+		PromptTokensDetails: p.PromptTokensDetails,
+		Metrics:             p.PerRequestMetrics,
+	}}
+	p.checkModel(o)
+	c.Reply.ID = responseID(o, prefix, e)
+	p.usageMode(o, &c.Reply)
+	o.refuseLater()
+	c.Request = &infer.Request{
+		ID:        c.Reply.ID,
+		Arrival:   e.Arrival,
+		Sampling:  p.sampling(o),
+		SeedGiven: o.seed() != nil,
+		BadWords:  o.stringList("bad_words", maxListedStrings),
+		Priority:  p.priority(o, e.Priority),
+		CacheSalt: o.cacheSalt(),
+	}
+	c.Request.N = p.choices(o, &c.Request.Sampling)
+	c.Reply.N = c.Request.N
+	c.Reply.ReturnTokenIDs = o.flag("return_token_ids", false)
+	c.Reply.TokensAsTokenIDs = o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs)
+	// A chunk with running usage must know the prompt's length.
+	c.Request.ReturnTokenIDs = c.Reply.ReturnTokenIDs || (c.Reply.Stream && c.Reply.ContinuousUsage)
+	c.Request.Sampling.NumPromptLogprobs = p.promptLogprobs(o, &c.Reply)
+	c.Request.TruncatePromptTokens = p.truncatePromptTokens(o)
+	c.Request.TruncateRight = o.truncateRight()
+	return c
+}
+
+func (p *Profile) truncatePromptTokens(o *object) *int {
+	n := o.count("truncate_prompt_tokens", math.MinInt32, math.MaxInt32)
+	switch {
+	case n == nil:
+	case *n < -1 || *n == 0:
+		o.fail(infer.CodeInvalid, "truncate_prompt_tokens", "must be at least 1, or -1 for as many as fit, got %d", *n)
+	case *n > p.Model.MaxModelLen:
+		o.fail(infer.CodeInvalid, "truncate_prompt_tokens", "%d is greater than the context length of %d tokens", *n, p.Model.MaxModelLen)
+	}
+	return n
+}
+
+func (o *object) truncateRight() bool {
+	side := o.str("truncation_side")
+	switch {
+	case side == nil || *side == "left":
+		return false
+	case *side != "right":
+		o.fail(infer.CodeMalformed, "truncation_side", `must be "left" or "right", got %q`, excerpt(*side))
+	}
+	return true
+}
+
+func (o *object) cacheSalt() string {
+	salt := o.str("cache_salt")
+	switch {
+	case salt == nil:
+		return ""
+	case *salt == "":
+		o.fail(infer.CodeInvalid, "cache_salt", "must not be empty; leave the field out instead")
+	case len(*salt) > maxCacheSaltBytes:
+		o.fail(infer.CodeInvalid, "cache_salt", "has %d bytes, the limit is %d", len(*salt), maxCacheSaltBytes)
+	case strings.ContainsAny(*salt, "@/\\\x00"):
+		o.fail(infer.CodeInvalid, "cache_salt", `must not contain @, /, \ or NUL`)
+	}
+	return *salt
+}

@@ -1,0 +1,66 @@
+package openai
+
+import "github.com/troupe-llm/troupe/infer"
+
+// nulls says whether optional fields that are not set are written.
+type nulls bool
+
+const (
+	writeNulls nulls = true  // bodies
+	omitNulls  nulls = false // chunks
+)
+
+func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
+	dst = append(dst, `{"prompt_tokens":`...)
+	dst = appendInt(dst, u.NumPromptTokens)
+	dst = append(dst, `,"total_tokens":`...)
+	dst = appendInt(dst, u.NumPromptTokens+u.NumCompletionTokens)
+	dst = append(dst, `,"completion_tokens":`...)
+	dst = appendInt(dst, u.NumCompletionTokens)
+	switch {
+	case r.PromptTokensDetails:
+		dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
+		dst = appendInt(dst, u.NumCachedTokens)
+		dst = append(dst, '}')
+	case n == writeNulls:
+		dst = append(dst, `,"prompt_tokens_details":null`...)
+	}
+	if n == writeNulls {
+		dst = append(dst, `,"completion_tokens_details":null`...)
+	}
+	return append(dst, '}')
+}
+
+// appendRunningUsage appends one choice's counts so far, for a chunk.
+func appendRunningUsage(dst []byte, numPromptTokens, numOutputTokens int) []byte {
+	dst = append(dst, `,"usage":{"prompt_tokens":`...)
+	dst = appendInt(dst, numPromptTokens)
+	dst = append(dst, `,"total_tokens":`...)
+	dst = appendInt(dst, numPromptTokens+numOutputTokens)
+	dst = append(dst, `,"completion_tokens":`...)
+	dst = appendInt(dst, numOutputTokens)
+	return append(dst, '}')
+}
+
+// appendMetricsField appends the metrics field with its leading comma: absent
+// when the flag is off, null when the request is not attributable to one
+// sequence, else all five values, unknown ones as null.
+func (r *Reply) appendMetricsField(dst []byte, m *infer.RequestMetrics) []byte {
+	if !r.Metrics {
+		return dst
+	}
+	if m == nil {
+		return append(dst, `,"metrics":null`...)
+	}
+	dst = append(dst, `,"metrics":{"time_to_first_token_ms":`...)
+	dst = appendNullFloat(dst, m.TimeToFirstTokenMs)
+	dst = append(dst, `,"generation_time_ms":`...)
+	dst = appendNullFloat(dst, m.GenerationTimeMs)
+	dst = append(dst, `,"queue_time_ms":`...)
+	dst = appendNullFloat(dst, m.QueueTimeMs)
+	dst = append(dst, `,"mean_itl_ms":`...)
+	dst = appendNullFloat(dst, m.MeanITLMs)
+	dst = append(dst, `,"tokens_per_second":`...)
+	dst = appendNullFloat(dst, m.TokensPerSecond)
+	return append(dst, '}')
+}
