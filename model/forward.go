@@ -45,10 +45,23 @@ func newActivations(b compute.Backend, c *Config, numTokens int) (*activations, 
 	} {
 		var err error
 		if *n.buffer, err = b.NewBuffer(n.rows, n.cols); err != nil {
+			a.free()
 			return nil, err
 		}
 	}
 	return a, nil
+}
+
+// free gives the buffers back; a nil receiver has none.
+func (a *activations) free() {
+	if a == nil {
+		return
+	}
+	for _, b := range []compute.Buffer{a.x, a.h, a.qkv, a.attn, a.gateUp, a.act, a.selected, a.logits} {
+		if b != nil {
+			b.Free()
+		}
+	}
 }
 
 // forward computes the hidden states of all rows of a batch into a.x and

@@ -2,11 +2,11 @@ package model
 
 import (
 	"errors"
-	"io"
 	"sync"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/sampling"
 )
 
 // Options say how to load a model.
@@ -50,6 +50,8 @@ type Model struct {
 	sizes         sizes
 	maxTokens     int // tokens in one step
 
+	newSampler func() rowSampler // one per runner
+
 	weights     weights
 	rope        compute.Rope
 	activations *activations // used by the runner that is alive
@@ -70,6 +72,7 @@ func Load(f *Folder, o Options) (*Model, error) {
 	if err := m.readConfigs(f, &o); err != nil {
 		return nil, err
 	}
+	m.newSampler = func() rowSampler { return sampling.NewSampler(m.config.VocabSize) }
 	if err := m.readWeights(f, &o); err != nil {
 		return nil, err
 	}
@@ -189,23 +192,17 @@ func (m *Model) Spec() infer.RunnerSpec {
 	}
 }
 
-// Close closes the runner that is alive and gives the weights back to the
-// backend, as far as it takes them; else the garbage collector does.
+// Close closes the runner that is alive and frees the step buffers and the
+// cache. The weights stay with the backend until that is closed.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var errs []error
 	if m.runner != nil {
-		errs = append(errs, m.runner.Close())
+		if err := m.runner.Close(); err != nil {
+			return err
+		}
 		m.runner = nil
 	}
-	return errors.Join(errs...)
-}
-
-// release frees a backend's handle if its type can be freed by hand.
-func release(handle any) error {
-	if c, ok := handle.(io.Closer); ok {
-		return c.Close()
-	}
+	m.activations.free()
 	return nil
 }

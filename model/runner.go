@@ -6,7 +6,6 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/sampling"
 )
 
 // Runner executes steps of one model on its own goroutine. It implements
@@ -19,7 +18,6 @@ type Runner struct {
 	closed bool
 	jobs   chan job // one place: at most one step is in flight
 	done   chan struct{}
-	freed  error // of kv; valid once done is closed
 }
 
 var _ infer.Runner = (*Runner)(nil)
@@ -37,11 +35,7 @@ var (
 
 func newRunner(m *Model, kv compute.KVCache) *Runner {
 	r := &Runner{spec: m.Spec(), kv: kv, jobs: make(chan job, 1), done: make(chan struct{})}
-	s := &step{
-		model: m, kv: kv,
-		sampler: sampling.NewSampler(m.config.VocabSize),
-	}
-	go r.loop(s)
+	go r.loop(&step{model: m, kv: kv, sampler: m.newSampler()})
 	return r
 }
 
@@ -51,7 +45,7 @@ func (r *Runner) loop(s *step) {
 	for j := range r.jobs {
 		j.done(s.execute(j.plan))
 	}
-	r.freed = release(r.kv)
+	r.kv.Free()
 }
 
 // Launch implements [infer.Runner]. A step that is launched while another is in
@@ -90,5 +84,5 @@ func (r *Runner) Close() error {
 	}
 	r.mu.Unlock()
 	<-r.done
-	return r.freed
+	return nil
 }

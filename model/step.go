@@ -15,7 +15,7 @@ import (
 type step struct {
 	model   *Model
 	kv      compute.KVCache
-	sampler *sampling.Sampler
+	sampler rowSampler
 
 	batch compute.Batch
 	rows  []logitsRow // rows of the batch whose logits are needed, in plan order
@@ -24,6 +24,12 @@ type step struct {
 	// Where this step's results go; the receiver of the result owns them.
 	tokens   []int32               // backing of all NewTokenIDs
 	logprobs []infer.TokenLogprobs // backing of all Logprobs
+}
+
+// rowSampler is what a step needs of a [sampling.Sampler].
+type rowSampler interface {
+	Sample(r sampling.Row) (token int32, lp infer.TokenLogprobs, err error)
+	Logprobs(logits []float32, token int32, numTop int) infer.TokenLogprobs
 }
 
 // logitsRow is a row of the batch whose logits are needed.
@@ -193,6 +199,7 @@ func (s *step) readLogits(plan *infer.StepPlan, res *infer.StepResult) error {
 func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence, res *infer.SequenceResult) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
+			s.sampler = s.model.newSampler() // the old one's scratch may be half changed
 			err = &infer.SequenceFault{SeqID: p.SeqID, Err: fmt.Errorf(
 				"model: panic while sampling for sequence %d: %v\n%s", p.SeqID, v, debug.Stack())}
 		}

@@ -1,0 +1,3 @@
+// Package modelkit makes model folders for tests: a safetensors writer and
+// small Llamas with random weights.
+package modelkit
