@@ -1,0 +1,58 @@
+package computetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/compute"
+)
+
+// Tolerances on values of magnitude about 1: |got - want| <= tol * (1 + |want|).
+// Weights are rounded before the oracle sees them, so their type adds no error;
+// a cache's type does.
+const (
+	tolerance     = 1e-5
+	toleranceF16  = 2e-3
+	toleranceBF16 = 1.5e-2
+)
+
+func cacheTolerance(d compute.DType) float64 {
+	return map[compute.DType]float64{compute.F32: tolerance, compute.F16: toleranceF16, compute.BF16: toleranceBF16}[d]
+}
+
+var dtypes = []compute.DType{compute.F32, compute.F16, compute.BF16}
+
+// Run runs the suite. newBackend is called once per test; Run closes what it
+// returns.
+func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
+	tests := []struct {
+		name string
+		run  func(*testing.T, compute.Backend)
+	}{
+		{"Linear", testLinear},
+		{"StackedParts", testStackedParts},
+		{"BadWeights", testBadWeights},
+		{"BadSizes", testBadSizes},
+		{"Embed", testEmbed},
+		{"Gather", testGather},
+		{"RMSNorm", testRMSNorm},
+		{"SiluMul", testSiluMul},
+		{"NonFinite", testNonFinite},
+		{"RowsAreIndependent", testRowsAreIndependent},
+		{"Rope", testRope},
+		{"Attention", testAttention},
+		{"AttentionSchedules", testAttentionSchedules},
+		{"FreeAndReuse", testFreeAndReuse},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBackend(t)
+			require.NotEmpty(t, b.Describe())
+			tc.run(t, b)
+			require.NoError(t, b.Sync())
+			require.NoError(t, b.Close())
+			require.NoError(t, b.Close(), "a second Close does nothing")
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/compute/computetest"
+	"github.com/troupe-llm/troupe/compute/cpu"
+	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+)
+
+func newBackend(t testing.TB, o cpu.Options) *cpu.Backend {
+	b, err := cpu.New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func TestConformance(t *testing.T) {
+	for _, tier := range kernels.Tiers() {
+		for _, threads := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%v/%d", tier, threads), func(t *testing.T) {
+				computetest.Run(t, func(t *testing.T) compute.Backend {
+					return newBackend(t, cpu.Options{Threads: threads, Tier: tier})
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package ref_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/kernels/ref"
+)
+
+// The expected values are worked by hand.
+
+func TestRowsAreCopied(t *testing.T) {
+	table := []float64{1, 2, 3, 4, 5, 6}
+	require.Equal(t, []float64{5, 6, 1, 2}, ref.Embed(table, 2, []int32{2, 0}))
+	require.Equal(t, []float64{3, 4}, ref.Gather(table, 2, []int32{1}))
+}
+
+func TestRMSNorm(t *testing.T) {
+	// rms(3, 4) = sqrt(12.5); eps 12.5 makes it 5.
+	require.Equal(t, []float64{0.6, 1.6}, ref.RMSNorm([]float64{3, 4}, []float64{1, 2}, 12.5))
+}
+
+func TestLinear(t *testing.T) {
+	x, w := []float64{1, 2, 3, 4}, []float64{1, 0, 0, 1, 1, 1}
+	require.Equal(t, []float64{1, 2, 3, 3, 4, 7}, ref.Linear(x, w, 2))
+	require.Equal(t, []float64{11, 12, 13, 13, 14, 17}, ref.LinearAdd([]float64{10, 10, 10, 10, 10, 10}, x, w, 2))
+}
+
+func TestSiluMul(t *testing.T) {
+	got := ref.SiluMul([]float64{0, math.Log(3), 5, 8}, 2)
+	require.InDeltaSlice(t, []float64{0, math.Log(3) * 0.75 * 8}, got, 1e-12)
+}
+
+func TestRopeRotatesHalfSplitPairs(t *testing.T) {
+	s := ref.Shape{NumHeads: 1, NumKVHeads: 1, HeadDim: 4}
+	row := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}
+	ref.Rope(row, s, []float64{0, 1}, []float64{1, 0})
+	require.Equal(t, []float64{-3, 2, 1, 4, -7, 6, 5, 8, 9, 9, 9, 9}, row)
+}
+
+func TestAttentionSharesKeyValueHeadsInGroups(t *testing.T) {
+	s := ref.Shape{NumHeads: 4, NumKVHeads: 2, HeadDim: 1, Scale: 2}
+	c := ref.NewCache(s, 3)
+	row := func(q, k0, k1, v0, v1 float64) []float64 { return []float64{q, q, q, q, k0, k1, v0, v1} }
+	c.Store(row(0, 0, math.Log(3)/2, 1, 10), s, 2)
+	c.Store(row(0, 0, 0, 3, 20), s, 0)
+	// Head 0 of the keys is even; on head 1 slot 2 weighs three times slot 0.
+	got := c.Attention(row(1, 0, 0, 0, 0), s, []int{2, 0})
+	require.InDeltaSlice(t, []float64{2, 2, 12.5, 12.5}, got, 1e-12)
+	require.True(t, math.IsNaN(c.Attention(row(1, 0, 0, 0, 0), s, []int{2, 1})[0]), "slot 1 was never stored")
+}
