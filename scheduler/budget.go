@@ -83,7 +83,7 @@ func (s *Scheduler) topUp(b *budget) {
 func (s *Scheduler) holdBack() {
 	var youngest *Sequence // of the short ones that get their first token
 	for _, seq := range s.batch {
-		if !seq.chunked && len(seq.tokens) <= s.waiting.shortLimit && seq.getsFirstToken() &&
+		if len(seq.tokens) <= s.waiting.shortLimit && seq.getsFirstToken() &&
 			(youngest == nil || s.less(youngest, seq)) {
 			youngest = seq
 		}

@@ -61,7 +61,11 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 	start, n := seq.numComputed, seq.numScheduled
 	seq.numScheduled = 0
 	if seq.aborted {
-		s.cache.Release(&seq.table) // what this step wrote was never committed
+		if res.Err != nil {
+			s.cache.Discard(&seq.table)
+		} else {
+			s.cache.Release(&seq.table) // what this step wrote was never committed
+		}
 		return s.end(seq, infer.FinishAbort)
 	}
 	promptLogprobs, err := seq.newPromptLogprobs(start, n, res)

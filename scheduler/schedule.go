@@ -190,12 +190,13 @@ func (s *Scheduler) writePlan() {
 	s.plan.Sequences = s.plan.Sequences[:0]
 	for _, seq := range s.batch {
 		end := seq.numComputed + seq.numScheduled
+		blocks := seq.table.Blocks()[:s.cache.BlocksFor(end)]
 		s.plan.NumTokens += seq.numScheduled
 		s.plan.Sequences = append(s.plan.Sequences, infer.ScheduledSequence{
 			SeqID:          seq.ID,
 			TokenIDs:       seq.tokens[seq.numComputed:end:end],
 			StartPos:       seq.numComputed,
-			BlockTable:     seq.table.Blocks()[:s.cache.BlocksFor(end)],
+			BlockTable:     blocks[:len(blocks):len(blocks)],
 			Sample:         end == len(seq.tokens) && seq.Params.MaxTokens > 0,
 			Params:         seq.Params,
 			PromptTokenIDs: seq.Prompt,

@@ -149,17 +149,22 @@ func (c *Cache) Grow(t *Table, numTokens int) bool {
 }
 
 // Commit says that the keys and values of tokens, all from position 0 on, have
-// been computed in t's blocks. Full blocks become findable. If two sequences
-// computed equal blocks at the same time the first one is kept; the other stays
-// private to its table and is free afterwards.
+// been computed in t's blocks. Full blocks become findable. If an equal block is
+// in use, because two sequences computed it at the same time, that one is kept
+// and t's stays private. If it is not, t's takes its place and it becomes free.
 func (c *Cache) Commit(t *Table, tokens []int32) {
 	if !c.caching {
 		return
 	}
 	for full := len(tokens) / c.blockSize; t.numOffered < full; t.numOffered++ {
 		h := t.hash(&c.hasher, tokens, t.numOffered)
-		if _, dup := c.byHash[h]; dup {
-			continue
+		if old, dup := c.byHash[h]; dup {
+			if c.blocks[old].refs > 0 {
+				continue
+			}
+			c.idle.remove(c.blocks, old)
+			c.forget(old)
+			c.free.push(c.blocks, old)
 		}
 		b := t.blocks[t.numOffered]
 		c.byHash[h] = b

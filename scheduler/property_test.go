@@ -1,0 +1,187 @@
+package scheduler_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/scheduler"
+)
+
+// TestMain asks for thousands of random schedules instead of rapid's hundred,
+// unless the command line says how many.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		if err := flag.Set("rapid.checks", "3000"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// TestRandomSchedules plays random sequences, aborts and failures on small
+// caches against a simulated model, which notices every block that does not hold
+// exactly the reading sequence's own prefix.
+func TestRandomSchedules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newSimulation(t, drawConfig(t))
+		fail := func() bool { return rapid.IntRange(0, 39).Draw(t, "fail") == 39 }
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) { m.add(drawSequence(t)) },
+			"step": func(*rapid.T) {
+				if m.plan != nil {
+					m.commit(fail)
+				}
+				m.schedule()
+			},
+			"commit": func(t *rapid.T) {
+				if m.plan == nil {
+					t.Skip("no plan is outstanding")
+				}
+				m.commit(fail)
+			},
+			"schedule twice": func(t *rapid.T) {
+				if m.plan == nil {
+					t.Skip("no plan is outstanding")
+				}
+				if m.s.Schedule() != nil {
+					t.Fatal("a second plan while one is outstanding")
+				}
+			},
+			"abort": func(t *rapid.T) {
+				if len(m.entries) == 0 {
+					t.Skip("no sequence")
+				}
+				m.abort(rapid.SampledFrom(m.entries).Draw(t, "abort"))
+			},
+			"": func(t *rapid.T) {
+				if err := m.s.CheckInvariants(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		})
+		m.drain()
+	})
+}
+
+func drawConfig(t *rapid.T) scheduler.Config {
+	c := scheduler.Config{
+		MaxNumSeqs:                rapid.IntRange(1, 6).Draw(t, "max_num_seqs"),
+		EnableChunkedPrefill:      rapid.Bool().Draw(t, "chunked"),
+		EnablePrefixCaching:       rapid.IntRange(0, 4).Draw(t, "caching") > 0,
+		Policy:                    rapid.SampledFrom([]scheduler.Policy{scheduler.FCFS, scheduler.Priority}).Draw(t, "policy"),
+		NumBlocks:                 rapid.IntRange(2, 16).Draw(t, "blocks"),
+		BlockSize:                 rapid.IntRange(1, 4).Draw(t, "block_size"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "threshold"),
+	}
+	c.MaxNumBatchedTokens = c.MaxNumSeqs + rapid.IntRange(0, 20).Draw(t, "budget")
+	c.MaxModelLen = rapid.IntRange(4, 40).Draw(t, "max_model_len")
+	if !c.EnableChunkedPrefill {
+		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxModelLen)
+	}
+	return c
+}
+
+// drawSequence makes prompts that often share a prefix.
+func drawSequence(t *rapid.T) scheduler.SequenceOptions {
+	text := rapid.Int32Range(0, 1).Draw(t, "text")
+	var prompt []int32
+	for i := range rapid.Int32Range(1, 16).Draw(t, "shared") {
+		prompt = append(prompt, (i*7+text*3)%numTokens)
+	}
+	tail := rapid.SliceOfN(rapid.Int32Range(0, numTokens-1), 0, 4).Draw(t, "tail")
+	prompt = append(prompt, tail...)
+	p := &infer.SamplingParams{
+		MaxTokens:         rapid.IntRange(0, 16).Draw(t, "max_tokens"),
+		NumPromptLogprobs: rapid.SampledFrom([]int{-1, -1, -1, 0}).Draw(t, "prompt_logprobs"),
+		IgnoreEOS:         rapid.IntRange(0, 2).Draw(t, "ignore_eos") > 0,
+		EOSTokenIDs:       []int32{eosToken},
+	}
+	if rapid.IntRange(0, 3).Draw(t, "stop") == 0 {
+		p.StopTokenIDs = []int32{stopToken}
+	}
+	o := scheduler.SequenceOptions{
+		Prompt:    prompt,
+		Params:    p,
+		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
+		Arrival:   rapid.Int64Range(0, 3).Draw(t, "arrival"),
+		CacheSalt: rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "salt"),
+		Isolate:   rapid.IntRange(0, 7).Draw(t, "isolate") == 7,
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "resumed") {
+	case 4:
+		o.NumPromptLogprobsDone = rapid.IntRange(0, len(prompt)).Draw(t, "prompt_logprobs_done")
+	case 5:
+		if p.MaxTokens > 1 {
+			o.Output = rapid.SliceOfN(rapid.Int32Range(0, 3), 1, p.MaxTokens-1).Draw(t, "output")
+		}
+	}
+	return o
+}
+
+// TestShortBeforeLong: whatever the sizes, short requests that arrive while a
+// long prompt is being computed get their first tokens before it, and take at
+// most a quarter of the prefill budget from it.
+func TestShortBeforeLong(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		decodes := rapid.IntRange(0, 3).Draw(t, "decodes")
+		prefillBudget := rapid.IntRange(8, 40).Draw(t, "prefill budget")
+		share := prefillBudget / 4
+		m := newSimulation(t, scheduler.Config{
+			MaxNumSeqs: 64, MaxNumBatchedTokens: prefillBudget + decodes, MaxModelLen: 500,
+			EnableChunkedPrefill: true, NumBlocks: 1000, BlockSize: 4,
+		})
+		never := func() bool { return false }
+		step := func() {
+			if m.plan != nil {
+				m.commit(never)
+			}
+			m.schedule()
+		}
+		for range decodes {
+			m.add(promptOptions(1, 400))
+		}
+		step()
+		longLen := prefillBudget + rapid.IntRange(2, 120).Draw(t, "long")
+		m.add(promptOptions(longLen, 400))
+		long := m.entries[len(m.entries)-1]
+		step()
+		for computed := prefillBudget; computed < longLen; {
+			for left := share; left > 0; {
+				n := rapid.IntRange(1, left).Draw(t, "short")
+				left -= n
+				m.add(promptOptions(n, 1))
+			}
+			step()
+			for _, q := range m.plan.Sequences {
+				if q.SeqID == long.seq.ID {
+					computed += len(q.TokenIDs)
+					if n := len(q.TokenIDs); n < min(prefillBudget-share, longLen-computed) {
+						t.Fatalf("the long prefill got %d of %d tokens", n, prefillBudget)
+					}
+				}
+			}
+			if len(long.got) == 0 && computed < longLen {
+				continue
+			}
+			for _, e := range m.entries[decodes+1:] {
+				if len(long.got) == 0 && !e.ended && e.seq.Remaining() == e.seq.Remaining() && computed < longLen {
+					t.Fatal("a short request still waits")
+				}
+			}
+		}
+	})
+}
+
+func promptOptions(numPrompt, maxTokens int) scheduler.SequenceOptions {
+	return scheduler.SequenceOptions{
+		Prompt: make([]int32, numPrompt),
+		Params: &infer.SamplingParams{MaxTokens: maxTokens, NumPromptLogprobs: -1},
+	}
+}
