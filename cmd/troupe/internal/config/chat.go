@@ -1,0 +1,101 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Chat is the settings of `troupe chat`.
+type Chat struct {
+	URL       string `name:"url" help:"Server to talk to; without it the model runs in this process."`
+	Model     string `help:"Model's name at the server, or the folder to load; the server's first, or the embedded model."`
+	System    string `help:"System message."`
+	APIKey    string `name:"api-key" placeholder:"KEY" help:"Bearer key; or OPENAI_API_KEY."`
+	MaxTokens int    `default:"0" help:"Most tokens per answer; 0 = the server's default."`
+	NoMetrics bool   `name:"quiet" help:"No line of metrics after each answer."`
+
+	Temperature *float64 `help:"Sampling temperature; the model's default if absent."`
+	Seed        *int64   `help:"Seed of the answers."`
+}
+
+// Check returns the first impossible setting.
+func (c *Chat) Check() error {
+	if c.MaxTokens < 0 {
+		return fmt.Errorf("--max-tokens must be at least 0, got %d", c.MaxTokens)
+	}
+	if c.URL == "" {
+		return nil
+	}
+	return checkURL("--url", c.URL)
+}
+
+// checkURL accepts http and https URLs.
+func checkURL(flag, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%s must be a URL such as http://localhost:8000, got %q", flag, s)
+	}
+	return nil
+}
+
+// Bench is the group of measuring commands.
+type Bench struct {
+	Serve BenchServe `cmd:"" help:"Load an OpenAI-compatible server and report what its clients saw."`
+}
+
+// BenchServe is the settings of `troupe bench serve`.
+type BenchServe struct {
+	URL      string `name:"url" default:"http://localhost:8000" help:"Server to measure."`
+	Model    string `help:"Model's name; the server's first if absent."`
+	APIKey   string `name:"api-key" placeholder:"KEY" help:"Bearer key; or OPENAI_API_KEY."`
+	Endpoint string `enum:"chat,completions" default:"chat" help:"API to use."`
+
+	NumRequests int     `default:"100" help:"Requests to measure."`
+	Concurrency int     `default:"8" help:"Requests in flight, without --rate."`
+	Rate        float64 `default:"0" help:"Requests started per second, at random moments; 0 = keep --concurrency in flight."`
+	Warmup      int     `default:"1" help:"Requests before the measurement."`
+	Timeout     float64 `default:"300" help:"Seconds per request."`
+
+	PromptTokens int   `default:"128" help:"Approximate prompt length in tokens."`
+	OutputTokens int   `default:"64" help:"Output length in tokens."`
+	IgnoreEOS    bool  `name:"ignore-eos" negatable:"" default:"true" help:"Ask for the full output length (an extension of vLLM)."`
+	Seed         int64 `default:"0" help:"Seed of prompts and start times."`
+
+	JSON string `name:"json" placeholder:"FILE" help:"Also write the report as JSON; - = standard output, instead of the table."`
+}
+
+const (
+	maxBenchRequests    = 1 << 22
+	maxBenchConcurrency = 1 << 16
+	maxBenchTokens      = 1 << 20
+)
+
+// Check returns the first impossible setting.
+func (b *BenchServe) Check() error {
+	for _, r := range []struct {
+		name              string
+		value, low, limit int
+	}{
+		{"--num-requests", b.NumRequests, 1, maxBenchRequests},
+		{"--concurrency", b.Concurrency, 1, maxBenchConcurrency},
+		{"--warmup", b.Warmup, 0, maxBenchRequests},
+		{"--prompt-tokens", b.PromptTokens, 1, maxBenchTokens},
+		{"--output-tokens", b.OutputTokens, 1, maxBenchTokens},
+	} {
+		if r.value < r.low || r.value > r.limit {
+			return fmt.Errorf("%s must be from %d to %d, got %d", r.name, r.low, r.limit, r.value)
+		}
+	}
+	if !(b.Rate >= 0 && b.Rate <= 1e6) {
+		return fmt.Errorf("--rate must be from 0 to 1000000, got %v", b.Rate)
+	}
+	if !(b.Timeout > 0 && b.Timeout <= maxSeconds) {
+		return fmt.Errorf("--timeout must be above 0, got %v", b.Timeout)
+	}
+	if strings.TrimSpace(b.URL) == "" {
+		return errors.New("--url must not be empty")
+	}
+	return checkURL("--url", b.URL)
+}

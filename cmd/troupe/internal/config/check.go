@@ -1,0 +1,226 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// Check returns the first contradiction or impossible value among the settings.
+// It knows nothing of the model; CheckModel does the rest.
+func (s *Serve) Check() error {
+	for _, check := range []func() error{
+		s.checkMetrics, s.checkRefused, s.checkTools, s.checkLogging, s.checkHTTP,
+		s.checkScheduler, s.checkModel,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMetrics comes first: its messages are part of the metrics contract.
+func (s *Serve) checkMetrics() error {
+	if s.Metrics.EnablePerRequestMetrics && s.Metrics.DisableLogStats {
+		return errors.New("--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
+	}
+	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && s.Model.SpeculativeConfig.IsEmpty() {
+		return fmt.Errorf("--per-request-spec-decode-metrics %s requires speculative decoding: set --speculative-config", level)
+	}
+	return nil
+}
+
+func (s *Serve) checkRefused() error {
+	if joined, ok := s.refused.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()[0]
+	}
+	return nil
+}
+
+func (s *Serve) checkTools() error {
+	if s.Chat.EnableAutoToolChoice && s.Chat.ToolCallParser == "" {
+		return errors.New("--enable-auto-tool-choice requires --tool-call-parser")
+	}
+	if s.Chat.ToolCallParser != "" {
+		return fmt.Errorf("--tool-call-parser %s is not supported: %s", s.Chat.ToolCallParser, noteLater)
+	}
+	if !s.Model.SpeculativeConfig.IsEmpty() {
+		return fmt.Errorf("--speculative-config is not supported: %s", noteLater)
+	}
+	return nil
+}
+
+func (s *Serve) checkLogging() error {
+	if s.Logging.EnableLogOutputs && !s.Logging.EnableLogRequests {
+		return errors.New("--enable-log-outputs requires --enable-log-requests")
+	}
+	if n := s.Logging.MaxLogLen; n != nil && *n < 0 {
+		return fmt.Errorf("--max-log-len must be at least 0, got %d", *n)
+	}
+	return nil
+}
+
+// maxSeconds bounds durations given in seconds: a year.
+const maxSeconds = 366 * 24 * 60 * 60
+
+func (s *Serve) checkHTTP() error {
+	h := &s.HTTP
+	if h.SSEKeepAliveInterval < 0 || !(h.SSEKeepAliveInterval <= maxSeconds) {
+		return fmt.Errorf("--sse-keep-alive-interval must be a number of seconds from 0 to %d, got %v", maxSeconds, h.SSEKeepAliveInterval)
+	}
+	if h.ShutdownTimeout < 0 || !(h.ShutdownTimeout <= maxSeconds) {
+		return fmt.Errorf("--shutdown-timeout must be a number of seconds from 0 to %d, got %v", maxSeconds, h.ShutdownTimeout)
+	}
+	if h.Port < 0 || h.Port > 65535 {
+		return fmt.Errorf("--port must be from 0 to 65535, got %d", h.Port)
+	}
+	if slices.Contains(h.ServedModelName, "") {
+		return errors.New("--served-model-name must not be empty")
+	}
+	if h.RootPath != "" && !strings.HasPrefix(h.RootPath, "/") {
+		return fmt.Errorf("--root-path must begin with a slash, got %q", h.RootPath)
+	}
+	if err := inRange("--max-num-queued-reqs", h.MaxNumQueuedReqs, 1, maxHumanInt); err != nil {
+		return err
+	}
+	return inRange("--max-num-queued-tokens", h.MaxNumQueuedTokens, 1, maxHumanInt)
+}
+
+func (s *Serve) checkScheduler() error {
+	c := &s.Scheduler
+	for _, r := range []struct {
+		name       string
+		value      *HumanInt
+		low, limit HumanInt
+	}{
+		{"--max-num-seqs", c.MaxNumSeqs, 1, maxSeqs},
+		{"--max-num-batched-tokens", c.MaxNumBatchedTokens, 1, maxBatchedTokens},
+		{"--kv-cache-memory-bytes", c.KVCacheMemoryBytes, 1, maxHumanInt},
+		{"--num-gpu-blocks-override", c.NumGPUBlocksOverride, 1, maxBlocks},
+		{"--long-prefill-token-threshold", &c.LongPrefillTokenThreshold, 0, maxBatchedTokens},
+	} {
+		if err := inRange(r.name, r.value, r.low, r.limit); err != nil {
+			return err
+		}
+	}
+	if c.StreamInterval < 1 {
+		return fmt.Errorf("--stream-interval must be at least 1, got %d", c.StreamInterval)
+	}
+	if b := c.BlockSize; b != nil && (*b < 1 || *b > maxBlockSize) {
+		return fmt.Errorf("--block-size must be from 1 to %d, got %d", maxBlockSize, *b)
+	}
+	if c.MaxNumBatchedTokens != nil && int(*c.MaxNumBatchedTokens) < s.MaxNumSeqs() {
+		return fmt.Errorf("--max-num-batched-tokens (%d) must not be below --max-num-seqs (%d)", *c.MaxNumBatchedTokens, s.MaxNumSeqs())
+	}
+	if n := s.Model.MaxModelLen; n != nil && *n > 0 {
+		return s.CheckContext(int(*n))
+	}
+	return nil
+}
+
+// CheckContext is the check that needs the context length in tokens.
+func (s *Serve) CheckContext(maxModelLen int) error {
+	n := s.Scheduler.MaxNumBatchedTokens
+	if s.Scheduler.EnableChunkedPrefill || n == nil || int(*n) >= maxModelLen {
+		return nil
+	}
+	return fmt.Errorf("--max-num-batched-tokens (%d) must not be below --max-model-len (%d) with --no-enable-chunked-prefill", *n, maxModelLen)
+}
+
+func (s *Serve) checkModel() error {
+	m := &s.Model
+	if m.MaxLogprobs < -1 {
+		return fmt.Errorf("--max-logprobs must be at least -1, got %d", m.MaxLogprobs)
+	}
+	if n := m.MaxModelLen; n != nil && *n < 1 && *n != -1 {
+		return fmt.Errorf("--max-model-len must be at least 1, or -1 for the largest that fits, got %d", *n)
+	}
+	if s.Positional != "" && m.Model != "" && s.Positional != m.Model {
+		return fmt.Errorf("MODEL %q and --model %q differ: give one", s.Positional, m.Model)
+	}
+	return nil
+}
+
+// inRange checks a value that may be absent.
+func inRange(name string, n *HumanInt, low, limit HumanInt) error {
+	if n == nil || *n >= low && *n <= limit {
+		return nil
+	}
+	return fmt.Errorf("%s must be from %d to %d, got %d", name, low, limit, *n)
+}
+
+// Limits of what is sensible, so that a typing error cannot ask for all memory.
+const (
+	maxSeqs          = 1 << 16
+	maxBatchedTokens = 1 << 22
+	maxBlocks        = 1 << 26
+)
+
+const (
+	defaultMaxNumSeqs          = 256
+	defaultMaxNumBatchedTokens = 2048
+	defaultBlockSize           = 16
+	maxBlockSize               = 1024
+)
+
+// MaxNumSeqs returns the most sequences per step.
+func (s *Serve) MaxNumSeqs() int {
+	if n := s.Scheduler.MaxNumSeqs; n != nil {
+		return int(*n)
+	}
+	// A token budget given alone bounds the sequences too.
+	if n := s.Scheduler.MaxNumBatchedTokens; n != nil {
+		return min(defaultMaxNumSeqs, int(*n))
+	}
+	return defaultMaxNumSeqs
+}
+
+// MaxNumBatchedTokens returns the most tokens per step for a context length;
+// without chunked prefill a whole context must fit into a step.
+func (s *Serve) MaxNumBatchedTokens(maxModelLen int) int {
+	if n := s.Scheduler.MaxNumBatchedTokens; n != nil {
+		return int(*n)
+	}
+	n := max(defaultMaxNumBatchedTokens, s.MaxNumSeqs())
+	if !s.Scheduler.EnableChunkedPrefill {
+		n = max(n, maxModelLen)
+	}
+	return n
+}
+
+// BlockSize returns the tokens per KV block.
+func (s *Serve) BlockSize() int {
+	if b := s.Scheduler.BlockSize; b != nil {
+		return *b
+	}
+	return defaultBlockSize
+}
+
+// ModelPath returns the folder to load, "" for the embedded model.
+func (s *Serve) ModelPath() string {
+	if s.Positional != "" {
+		return s.Positional
+	}
+	return s.Model.Model
+}
+
+// APIKeys returns the keys that clients may use; none = open. --api-key replaces
+// VLLM_API_KEY; empty keys count as not given.
+func (s *Serve) APIKeys() []string {
+	keys := s.HTTP.APIKey
+	if len(keys) == 0 {
+		keys = []string{s.Env.APIKey}
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == "" })
+}
+
+// Address returns where to listen: network and address for net.Listen.
+func (s *Serve) Address() (network, address string) {
+	if s.HTTP.UDS != "" {
+		return "unix", s.HTTP.UDS
+	}
+	return "tcp", net.JoinHostPort(s.HTTP.Host, fmt.Sprint(s.HTTP.Port))
+}

@@ -1,0 +1,115 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"--enable-per-request-metrics", ""},
+		{"--disable-log-stats", ""},
+		{"--no-enable-per-request-metrics --disable-log-stats", ""},
+		{"--enable-per-request-metrics --disable-log-stats", "--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats"},
+		{"--per-request-spec-decode-metrics none", ""},
+		{"--per-request-spec-decode-metrics summary", "--per-request-spec-decode-metrics summary requires speculative decoding: set --speculative-config"},
+		{"--per-request-spec-decode-metrics detailed --speculative-config {}", "requires speculative decoding"},
+		{`--per-request-spec-decode-metrics detailed --disable-log-stats --speculative-config {"method":"ngram"}`, "--speculative-config is not supported"},
+		{"--enable-auto-tool-choice", "--enable-auto-tool-choice requires --tool-call-parser"},
+		{"--enable-auto-tool-choice --tool-call-parser hermes", "--tool-call-parser hermes is not supported"},
+		{"--enable-log-outputs", "--enable-log-outputs requires --enable-log-requests"},
+		{"--enable-log-outputs --enable-log-requests", ""},
+		{"--max-log-len -1", "--max-log-len must be at least 0"},
+		{"--sse-keep-alive-interval -1", "--sse-keep-alive-interval must be"},
+		{"--sse-keep-alive-interval NaN", "--sse-keep-alive-interval must be"},
+		{"--shutdown-timeout -0.5", "--shutdown-timeout must be"},
+		{"--port 65536", "--port must be from 0 to 65535, got 65536"},
+		{"--port -1", "--port must be"},
+		{"--served-model-name=", "--served-model-name must not be empty"},
+		{"--root-path x", "--root-path must begin with a slash"},
+		{"--max-num-queued-reqs 0", "--max-num-queued-reqs must be"},
+		{"--max-num-queued-tokens 0", "--max-num-queued-tokens must be"},
+		{"--max-num-seqs 0", "--max-num-seqs must be"},
+		{"--max-num-seqs 1g", "--max-num-seqs must be"},
+		{"--kv-cache-memory-bytes 0", "--kv-cache-memory-bytes must be"},
+		{"--num-gpu-blocks-override 0", "--num-gpu-blocks-override must be"},
+		{"--stream-interval 0", "--stream-interval must be"},
+		{"--block-size 0", "--block-size must be"},
+		{"--max-num-seqs 32 --max-num-batched-tokens 16", "--max-num-batched-tokens (16) must not be below --max-num-seqs (32)"},
+		{"--max-num-batched-tokens 16", ""}, // as many sequences as tokens
+		{"--max-num-batched-tokens 512 --max-model-len 1024", ""},
+		{"--max-num-batched-tokens 512 --max-model-len 1024 --no-enable-chunked-prefill", "--max-num-batched-tokens (512) must not be below --max-model-len (1024)"},
+		{"--max-num-batched-tokens 512 --no-enable-chunked-prefill", ""}, // decided by the model
+		{"--max-logprobs -2", "--max-logprobs must be at least -1"},
+		{"--max-model-len 0", "--max-model-len must be"},
+		{"--max-model-len -2", "--max-model-len must be"},
+		{"--max-model-len auto", ""},
+		{"--max-model-len -1", ""},
+		{"a --model b", "differ"},
+		{"a --model a", ""},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			err := parseServe(t, strings.Fields(tt.line)...).Check()
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.want)
+			require.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+func TestDerivedSizes(t *testing.T) {
+	s := parseServe(t)
+	require.Equal(t, 2048, s.MaxNumBatchedTokens(100_000))
+	require.NoError(t, s.CheckContext(100_000))
+	s = parseServe(t, "--no-enable-chunked-prefill")
+	require.Equal(t, 100_000, s.MaxNumBatchedTokens(100_000))
+	s = parseServe(t, "--max-num-seqs", "5000")
+	require.Equal(t, 5000, s.MaxNumBatchedTokens(512))
+	s = parseServe(t, "--max-num-batched-tokens", "64", "--no-enable-chunked-prefill")
+	require.Equal(t, 64, s.MaxNumSeqs())
+	require.ErrorContains(t, s.CheckContext(512), "must not be below --max-model-len (512)")
+
+	network, address := parseServe(t).Address()
+	require.Equal(t, []string{"tcp", ":8000"}, []string{network, address})
+	_, address = parseServe(t, "--host", "::1", "--port", "0").Address()
+	require.Equal(t, "[::1]:0", address)
+	network, address = parseServe(t, "--uds", "/tmp/s", "--host", "::1").Address()
+	require.Equal(t, []string{"unix", "/tmp/s"}, []string{network, address})
+}
+
+func TestClientCommands(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"chat", ""},
+		{"chat --url http://x:1 --model m --system s", ""},
+		{"chat --url x:1", "--url must be a URL"},
+		{"chat --max-tokens -1", "--max-tokens"},
+		{"bench serve", ""},
+		{"bench serve --num-requests 0", "--num-requests must be"},
+		{"bench serve --concurrency 0", "--concurrency must be"},
+		{"bench serve --rate -1", "--rate must be"},
+		{"bench serve --rate NaN", "--rate must be"},
+		{"bench serve --timeout 0", "--timeout must be"},
+		{"bench serve --output-tokens 0", "--output-tokens must be"},
+		{"bench serve --url ftp://x", "--url must be a URL"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			cli, command, err := parse(strings.Fields(tt.line)...)
+			require.NoError(t, err)
+			if command == "chat" {
+				err = cli.Chat.Check()
+			} else {
+				err = cli.Bench.Serve.Check()
+			}
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// arity says what follows a flag.
+type arity uint8
+
+const (
+	takesNothing arity = iota // a switch, with a --no- twin
+	takesValue
+	takesList // values up to the next flag
+)
+
+// foreign is a flag of vLLM that changes nothing here.
+type foreign struct {
+	name   string
+	arity  arity
+	accept []string // values that ask for what happens anyway: no word about them
+	refuse bool     // other values are an error; else they are ignored with a warning
+	note   string   // why
+}
+
+const (
+	notePython    = "this server has no Python parts"
+	noteOneDevice = "this server runs on one device"
+	noteNoKernel  = "kernels are chosen by the CPU found"
+	noteRemoved   = "vLLM no longer has it either"
+	noteNoHub     = "models are read from local folders"
+	noteStats     = "these statistics are not collected"
+	noteNoTLS     = "put a TLS proxy in front"
+	noteLater     = "this version does not have it"
+	noteText      = "only text models are served"
+)
+
+// foreignFlags is the table of such flags; every other name is unknown.
+var foreignFlags = []foreign{
+	{name: "enable-per-request-output-token-metrics", refuse: true, note: noteLater},
+	{name: "show-hidden-metrics-for-version", arity: takesValue, note: noteStats},
+	{name: "kv-cache-metrics", note: noteStats},
+	{name: "kv-cache-metrics-sample", arity: takesValue, note: noteStats},
+	{name: "otlp-traces-endpoint", arity: takesValue, note: "no traces are written"},
+	{name: "collect-detailed-traces", arity: takesList, note: "no traces are written"},
+	{name: "enable-mfu-metrics", note: noteStats},
+	{name: "cudagraph-metrics", note: noteStats},
+	{name: "aggregate-engine-logging", note: noteStats},
+
+	{name: "ssl-keyfile", arity: takesValue, refuse: true, note: noteNoTLS},
+	{name: "ssl-certfile", arity: takesValue, refuse: true, note: noteNoTLS},
+	{name: "ssl-ca-certs", arity: takesValue, refuse: true, note: noteNoTLS},
+	{name: "ssl-cert-reqs", arity: takesValue, accept: []string{"0"}, refuse: true, note: noteNoTLS},
+	{name: "ssl-ciphers", arity: takesValue, refuse: true, note: noteNoTLS},
+	{name: "enable-ssl-refresh", refuse: true, note: noteNoTLS},
+	{name: "disable-fastapi-docs", note: notePython},
+	{name: "enable-offline-docs", note: notePython},
+	{name: "middleware", arity: takesList, note: notePython},
+	{name: "h11-max-incomplete-event-size", arity: takesValue, note: notePython},
+	{name: "h11-max-header-count", arity: takesValue, note: notePython},
+	{name: "api-server-count", arity: takesValue, accept: []string{"1"}, note: "one process serves all connections"},
+
+	{name: "log-error-stack", note: "causes of internal errors are always logged"},
+	{name: "log-config-file", arity: takesValue, note: notePython},
+
+	{name: "reasoning-parser", arity: takesValue, accept: []string{""}, refuse: true, note: noteLater},
+	{name: "exclude-tools-when-tool-choice-none", note: "tools are not offered to the model yet"},
+	{name: "tool-parser-plugin", arity: takesValue, accept: []string{""}, note: notePython},
+	{name: "tool-server", arity: takesValue, refuse: true, note: noteLater},
+	{name: "tool-strict-level", arity: takesValue, note: "tools are not offered to the model yet"},
+	{name: "enable-tokenizer-info-endpoint", refuse: true, note: noteLater},
+	{name: "fingerprint-mode", arity: takesValue, accept: []string{"none"}, note: "system_fingerprint is null"},
+	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is null"},
+
+	{name: "quantization", arity: takesValue, accept: []string{"none", "None"}, refuse: true, note: noteLater},
+	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, refuse: true, note: "raw_logprobs is what there is"},
+	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors"}, refuse: true, note: "only safetensors files are read"},
+	{name: "download-dir", arity: takesValue, note: noteNoHub},
+	{name: "revision", arity: takesValue, note: noteNoHub},
+	{name: "tokenizer-revision", arity: takesValue, note: noteNoHub},
+	{name: "code-revision", arity: takesValue, note: noteNoHub},
+	{name: "hf-token", arity: takesValue, note: noteNoHub},
+	{name: "hf-config-path", arity: takesValue, note: noteNoHub},
+	{name: "trust-remote-code", note: notePython},
+	{name: "hf-overrides", arity: takesValue, accept: []string{"{}"}, refuse: true, note: "edit the folder's config.json instead"},
+	{name: "config-format", arity: takesValue, accept: []string{"auto", "hf"}, note: "config.json is read"},
+	{name: "tokenizer-mode", arity: takesValue, accept: []string{"auto", "hf"}, note: "tokenizer.json is read"},
+	{name: "model-impl", arity: takesValue, accept: []string{"auto"}, note: "there is one implementation"},
+	{name: "skip-tokenizer-init", refuse: true, note: "the server needs the tokenizer"},
+	{name: "enforce-eager", note: "nothing is captured or compiled"},
+	{name: "runner", arity: takesValue, accept: []string{"auto", "generate"}, refuse: true, note: "only generation is served"},
+	{name: "task", arity: takesValue, accept: []string{"auto", "generate"}, refuse: true, note: "only generation is served"},
+	{name: "convert", arity: takesValue, accept: []string{"auto", "none"}, refuse: true, note: "only generation is served"},
+	{name: "enable-prompt-embeds", refuse: true, note: noteLater},
+	{name: "disable-sliding-window", note: "attention is over the whole context"},
+	{name: "enable-sleep-mode", refuse: true, note: noteLater},
+
+	{name: "gpu-memory-utilization", arity: takesValue, accept: []string{"0.92"}, note: "the KV cache is in main memory; size it with --kv-cache-memory-bytes"},
+	{name: "kv-cache-dtype", arity: takesValue, accept: []string{"auto"}, refuse: true, note: "auto is what there is"},
+	{name: "cpu-offload-gb", arity: takesValue, accept: []string{"0"}, note: "weights are in main memory already"},
+	{name: "kv-offloading-size", arity: takesValue, note: "the KV cache is in main memory already"},
+	{name: "prefix-caching-hash-algo", arity: takesValue, accept: []string{"sha256"}, note: "there is one hash"},
+	{name: "watermark", arity: takesValue, accept: []string{"0"}, note: "the scheduler keeps no reserve"},
+	{name: "async-scheduling", note: "scheduling never waits for a step"},
+	{name: "swap-space", arity: takesValue, note: noteRemoved},
+	{name: "use-v2-block-manager", note: noteRemoved},
+	{name: "preemption-mode", arity: takesValue, note: noteRemoved},
+	{name: "num-scheduler-steps", arity: takesValue, note: noteRemoved},
+	{name: "disable-log-requests", note: "requests are logged with --enable-log-requests only"},
+
+	{name: "spec-method", arity: takesValue, refuse: true, note: noteLater},
+	{name: "spec-model", arity: takesValue, refuse: true, note: noteLater},
+	{name: "spec-tokens", arity: takesValue, refuse: true, note: noteLater},
+	{name: "structured-outputs-config", arity: takesValue, accept: []string{"{}", `{"backend":"auto"}`}, refuse: true, note: noteLater},
+	{name: "enable-lora", refuse: true, note: noteLater},
+	{name: "lora-modules", arity: takesList, refuse: true, note: noteLater},
+	{name: "max-loras", arity: takesValue, note: "there are no LoRA adapters"},
+	{name: "max-lora-rank", arity: takesValue, note: "there are no LoRA adapters"},
+
+	{name: "tensor-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
+	{name: "pipeline-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
+	{name: "data-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
+	{name: "distributed-executor-backend", arity: takesValue, note: noteOneDevice},
+	{name: "enable-expert-parallel", note: noteOneDevice},
+	{name: "all2all-backend", arity: takesValue, note: noteOneDevice},
+	{name: "headless", refuse: true, note: noteOneDevice},
+	{name: "grpc", refuse: true, note: "the API is HTTP"},
+	{name: "compilation-config", arity: takesValue, note: noteNoKernel},
+	{name: "attention-backend", arity: takesValue, note: noteNoKernel},
+	{name: "kernel-config", arity: takesValue, note: noteNoKernel},
+	{name: "moe-backend", arity: takesValue, note: noteNoKernel},
+	{name: "limit-mm-per-prompt", arity: takesValue, note: noteText},
+	{name: "mm-processor-kwargs", arity: takesValue, note: noteText},
+	{name: "allowed-local-media-path", arity: takesValue, note: noteText},
+	{name: "kv-transfer-config", arity: takesValue, refuse: true, note: noteOneDevice},
+	{name: "ec-transfer-config", arity: takesValue, refuse: true, note: noteOneDevice},
+	{name: "kv-events-config", arity: takesValue, refuse: true, note: noteOneDevice},
+}
+
+// shortFlags are vLLM's abbreviations, all of foreign flags.
+var shortFlags = map[string]string{
+	"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
+	"-q": "quantization", "-O": "compilation-config", "-cc": "compilation-config",
+}
+
+func findForeign(name string) (foreign, bool) {
+	i := slices.IndexFunc(foreignFlags, func(f foreign) bool { return f.name == name })
+	if i < 0 {
+		return foreign{}, false
+	}
+	return foreignFlags[i], true
+}
+
+// judge says what setting f comes to: nothing, a warning, or an error that the
+// start-up checks report.
+func (f foreign) judge(s setting) (warning string, err error) {
+	if s.off || f.arity != takesNothing && f.accepts(s.values) {
+		return "", nil
+	}
+	given := "--" + f.name
+	if f.arity != takesNothing {
+		given += " " + strings.Join(s.values, " ")
+	}
+	if f.refuse {
+		return "", fmt.Errorf("%s is not supported: %s", given, f.note)
+	}
+	return fmt.Sprintf("--%s is accepted and ignored: %s", f.name, f.note), nil
+}
+
+func (f foreign) accepts(values []string) bool {
+	for _, v := range values {
+		if !slices.Contains(f.accept, strings.Join(strings.Fields(v), "")) {
+			return false
+		}
+	}
+	return true
+}

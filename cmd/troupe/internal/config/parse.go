@@ -1,0 +1,174 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// CLI is the grammar of the whole command line.
+type CLI struct {
+	Serve   Serve   `cmd:"" help:"Serve a model with the OpenAI API."`
+	Chat    Chat    `cmd:"" help:"Talk to a model in the terminal."`
+	Bench   Bench   `cmd:"" help:"Measure a server."`
+	Version Version `cmd:"" help:"Print the version."`
+}
+
+// Version is the settings of `troupe version`: none.
+type Version struct{}
+
+// Command names what the command line asks for.
+type Command string
+
+// The commands. CommandHelp: the text has been written already.
+const (
+	CommandServe      Command = "serve"
+	CommandChat       Command = "chat"
+	CommandBenchServe Command = "bench serve"
+	CommandVersion    Command = "version"
+	CommandHelp       Command = "help"
+)
+
+// Options are what Parse works with besides the arguments.
+type Options struct {
+	Getenv func(string) string
+	Help   io.Writer // where --help goes
+}
+
+// Parse reads the arguments, the program's name left out. Every error is a
+// *UsageError; settings that contradict each other are left to Check.
+func Parse(args []string, o Options) (*CLI, Command, error) {
+	cli := &CLI{}
+	parser, err := newParser(cli)
+	if err != nil {
+		return nil, "", err
+	}
+	node, path, rest := findCommand(parser.Model.Node, args)
+	lex := &lexer{kinds: kindsOf(node)}
+	if err := lex.run(rest); err != nil {
+		return nil, "", asUsage(err)
+	}
+	if lex.help != nil {
+		return cli, CommandHelp, asUsage(writeHelp(o.Help, node, *lex.help))
+	}
+	if lex.version {
+		return cli, CommandVersion, nil
+	}
+	refused, err := cli.apply(parser, path, lex)
+	if err != nil {
+		return nil, "", asUsage(err)
+	}
+	cli.Serve.refused = refused
+	if cli.Serve.Env, err = readEnv(o.Getenv); err != nil {
+		return nil, "", asUsage(err)
+	}
+	return cli, Command(strings.Join(path, " ")), nil
+}
+
+func newParser(cli *CLI) (*kong.Kong, error) {
+	return kong.New(cli, kong.Name("troupe"), kong.NoDefaultHelp(),
+		kong.Description("Troupe serves language models."), kong.Groups(groupTitles))
+}
+
+// findCommand follows the words at the head of args through the command tree.
+func findCommand(node *kong.Node, args []string) (found *kong.Node, path, rest []string) {
+	for len(args) > 0 {
+		i := slices.IndexFunc(node.Children, func(c *kong.Node) bool { return c.Name == args[0] })
+		if i < 0 {
+			break
+		}
+		node, path, args = node.Children[i], append(path, args[0]), args[1:]
+	}
+	return node, path, args
+}
+
+// kindsOf tells the lexer about a command's flags; serve has vLLM's foreign ones too.
+func kindsOf(node *kong.Node) map[string]flagKind {
+	kinds := map[string]flagKind{}
+	for _, f := range node.Flags {
+		k := flagKind{arity: takesValue, json: f.Target.Type().Name() == "JSONObject"}
+		switch {
+		case f.IsBool():
+			k = flagKind{arity: takesNothing, twoWay: true}
+		case f.IsSlice():
+			k.arity = takesList
+		}
+		kinds[f.Name] = k
+	}
+	if isServe(node) {
+		for _, f := range foreignFlags {
+			kinds[f.name] = flagKind{arity: f.arity, twoWay: f.arity == takesNothing, json: strings.HasSuffix(f.name, "-config")}
+		}
+	}
+	return kinds
+}
+
+// isServe tells `troupe serve` from `troupe bench serve`.
+func isServe(node *kong.Node) bool {
+	return node.Name == string(CommandServe) && node.Parent.Type == kong.ApplicationNode
+}
+
+// apply hands the settings to kong. refused is the first foreign flag that asks
+// for something we cannot do.
+func (cli *CLI) apply(parser *kong.Kong, path []string, lex *lexer) (refused, err error) {
+	settings := lex.settings
+	var file []setting
+	for _, s := range settings {
+		if s.name == "config" {
+			if file, err = readFile(s.values[0], lex.kinds); err != nil {
+				return nil, err
+			}
+		}
+	}
+	settings = merge(file, settings)
+	if settings, err = joinMembers(settings); err != nil {
+		return nil, err
+	}
+	args := slices.Clone(path)
+	var warnings []string
+	for _, s := range settings {
+		f, isForeign := findForeign(s.name)
+		if !isForeign {
+			args = append(args, s.kongArgs()...)
+			continue
+		}
+		warning, err := f.judge(s)
+		refused = errors.Join(refused, err)
+		if warning != "" && !slices.Contains(warnings, warning) {
+			warnings = append(warnings, warning)
+		}
+	}
+	args = append(args, lex.unknown...)
+	if len(lex.words) > 0 {
+		args = append(append(args, "--"), lex.words...)
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return nil, explain(err)
+	}
+	cli.Serve.Warnings = warnings
+	return refused, nil
+}
+
+// kongArgs writes the setting in the one form that is never ambiguous.
+func (s setting) kongArgs() []string {
+	if s.values == nil {
+		if s.off {
+			return []string{"--no-" + s.name}
+		}
+		return []string{"--" + s.name}
+	}
+	args := make([]string, len(s.values))
+	for i, v := range s.values {
+		args[i] = fmt.Sprintf("--%s=%s", s.name, v)
+	}
+	return args
+}
+
+// explain makes one line of kong's error.
+func explain(err error) error {
+	return &UsageError{Err: errors.New(strings.Join(strings.Fields(err.Error()), " "))}
+}

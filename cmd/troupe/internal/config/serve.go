@@ -1,0 +1,101 @@
+package config
+
+// Serve is the settings of `troupe serve`: vLLM's flags with vLLM's meaning and
+// default. A nil pointer stands for vLLM's null: decided from model or hardware.
+type Serve struct {
+	Positional string `arg:"" optional:"" name:"MODEL" help:"Model folder; the embedded model if absent."`
+	ConfigFile string `name:"config" placeholder:"FILE" help:"YAML file with flags as keys; the command line wins." group:"model"`
+
+	Metrics   MetricsFlags   `embed:"" group:"metrics"`
+	HTTP      HTTPFlags      `embed:"" group:"http"`
+	Logging   LoggingFlags   `embed:"" group:"logging"`
+	Chat      ChatFlags      `embed:"" group:"chat"`
+	Model     ModelFlags     `embed:"" group:"model"`
+	Scheduler SchedulerFlags `embed:"" group:"scheduler"`
+
+	// Warnings are lines about flags that were accepted and ignored.
+	Warnings []string `kong:"-"`
+	// Env is what the environment adds to the flags.
+	Env Env `kong:"-"`
+
+	refused error // flags that ask for what we cannot do, joined
+}
+
+// MetricsFlags are about what is measured and reported.
+type MetricsFlags struct {
+	EnablePerRequestMetrics     bool   `negatable:"" help:"Put a metrics object with the request's own timings into responses."`
+	PerRequestSpecDecodeMetrics string `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs speculation."`
+	DisableLogStats             bool   `negatable:"" help:"No engine statistics: no vllm:* series and no periodic log line."`
+	EnableForceIncludeUsage     bool   `negatable:"" help:"Usage on every chunk and a usage chunk at the end, whatever the client asks."`
+	EnablePromptTokensDetails   bool   `negatable:"" help:"Report cached tokens in usage."`
+	EnableServerLoadTracking    bool   `negatable:"" help:"Let /load count requests in flight."`
+}
+
+// HTTPFlags are about the listener and what is around a request.
+type HTTPFlags struct {
+	Host                         string    `help:"Address to listen on; all interfaces if absent."`
+	Port                         int       `default:"8000" help:"Port to listen on; 0 takes a free one."`
+	UDS                          string    `name:"uds" placeholder:"PATH" help:"Unix socket to listen on instead of host and port."`
+	APIKey                       []string  `name:"api-key" sep:"none" placeholder:"KEY" help:"Bearer keys that clients must send one of; or VLLM_API_KEY."`
+	ServedModelName              []string  `sep:"none" placeholder:"NAME" help:"Names to answer to; the first is echoed and labels the metrics. The model's name if absent."`
+	EnableRequestIDHeaders       bool      `name:"enable-request-id-headers" negatable:"" help:"X-Request-Id on every response."`
+	RootPath                     string    `help:"Path prefix that a proxy in front adds."`
+	AllowedOrigins               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Origins that browsers may call from."`
+	AllowedMethods               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Methods that browsers may use."`
+	AllowedHeaders               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Headers that browsers may send."`
+	AllowCredentials             bool      `negatable:"" help:"Let browsers send credentials."`
+	UvicornLogLevel              string    `enum:"critical,error,warning,info,debug,trace" default:"info" help:"Level of the server's log."`
+	DisableUvicornAccessLog      bool      `negatable:"" help:"No line per HTTP request."`
+	DisableAccessLogForEndpoints []string  `name:"disable-access-log-for-endpoints" sep:"," placeholder:"PATHS" help:"Comma-separated paths without a line per request."`
+	SSEKeepAliveInterval         float64   `name:"sse-keep-alive-interval" default:"0" help:"Seconds of silence after which a stream gets a comment line; 0 = never."`
+	ShutdownTimeout              float64   `default:"0" help:"Seconds that running requests get on SIGTERM."`
+	MaxNumQueuedReqs             *HumanInt `help:"Waiting requests beyond which new ones get a 503."`
+	MaxNumQueuedTokens           *HumanInt `help:"Waiting prompt tokens beyond which new requests get a 503."`
+}
+
+// LoggingFlags are about what the log says of requests.
+type LoggingFlags struct {
+	EnableLogRequests bool `negatable:"" help:"Log each request: id, prompt, parameters."`
+	MaxLogLen         *int `help:"Most characters of a prompt or output in the log."`
+	EnableLogOutputs  bool `negatable:"" help:"Log each output; needs --enable-log-requests."`
+	EnableLogDeltas   bool `negatable:"" default:"true" help:"With --enable-log-outputs, log every piece of a stream too."`
+}
+
+// ChatFlags are about conversations.
+type ChatFlags struct {
+	ChatTemplate              string     `placeholder:"FILE|JINJA" help:"Chat template: a file or the template itself. The model's own if absent."`
+	ChatTemplateContentFormat string     `enum:"auto,string,openai" default:"auto" help:"How message content is given to the template."`
+	TrustRequestChatTemplate  bool       `negatable:"" help:"Let requests bring their own template."`
+	DefaultChatTemplateKwargs JSONObject `placeholder:"JSON" help:"Template arguments that requests may override."`
+	ResponseRole              string     `default:"assistant" help:"Role of generated messages."`
+	EnableAutoToolChoice      bool       `negatable:"" help:"Let the model choose tools; needs --tool-call-parser."`
+	ToolCallParser            string     `help:"How the model writes tool calls."`
+	ReturnTokensAsTokenIDs    bool       `name:"return-tokens-as-token-ids" negatable:"" help:"Write tokens of logprobs as token_id:N."`
+}
+
+// ModelFlags are about what is loaded and how it samples.
+type ModelFlags struct {
+	Model                    string         `help:"The same as MODEL."`
+	Tokenizer                string         `placeholder:"FOLDER" help:"Folder to take the tokenizer from; the model's if absent."`
+	MaxModelLen              *ContextLength `help:"Context length in tokens (32k = 32000, 32K = 32768); -1 or auto = the largest that fits."`
+	DType                    string         `name:"dtype" enum:"auto,half,float16,bfloat16,float,float32" default:"auto" help:"Element type of weights."`
+	Seed                     int64          `default:"0" help:"Seed of everything random that has no seed of its own."`
+	MaxLogprobs              int            `default:"20" help:"Most alternatives per token that a request may ask for; -1 = no cap."`
+	GenerationConfig         string         `default:"auto" placeholder:"auto|vllm|FOLDER" help:"Where default sampling values come from."`
+	OverrideGenerationConfig JSONObject     `default:"{}" placeholder:"JSON" help:"Default sampling values over those of the model."`
+	SpeculativeConfig        JSONObject     `placeholder:"JSON" help:"Speculative decoding."`
+}
+
+// SchedulerFlags are about batching and the KV cache.
+type SchedulerFlags struct {
+	MaxNumSeqs                *HumanInt `help:"Most sequences per step."`
+	MaxNumBatchedTokens       *HumanInt `help:"Most tokens per step."`
+	EnableChunkedPrefill      bool      `negatable:"" default:"true" help:"Split long prompts over several steps."`
+	EnablePrefixCaching       bool      `negatable:"" default:"true" help:"Reuse the KV blocks of prompts that begin alike."`
+	SchedulingPolicy          string    `enum:"fcfs,priority" default:"fcfs" help:"Order of waiting requests."`
+	StreamInterval            int       `default:"1" help:"Tokens per streamed chunk."`
+	LongPrefillTokenThreshold HumanInt  `name:"long-prefill-token-threshold" default:"0" help:"Most tokens of one prompt per step; 0 = no cap."`
+	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
+	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache."`
+	NumGPUBlocksOverride      *HumanInt `name:"num-gpu-blocks-override" help:"Number of KV blocks, whatever the memory says."`
+}
