@@ -1,0 +1,303 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/scheduler"
+)
+
+// BatcherActor runs one device: it feeds the scheduler, launches a step whenever
+// none is in flight and there is work, and hands out what a step gave. It runs
+// on an OS thread of its own and never waits: the device works while the mailbox
+// fills.
+//
+// Invariants: every AddSequence that reaches it gets exactly one terminal answer,
+// a SequenceOutput or a SequenceInterrupted; at most one step is in flight;
+// outputs of a sequence leave in token order, one per step.
+type BatcherActor struct {
+	env    *environment
+	epoch  uint64
+	device *device
+
+	sequences map[infer.SeqID]*entry // those the scheduler knows
+	inFlight  *infer.StepPlan        // launched and not committed; nil = idle
+	adding    *AddSequence           // being added: to blame if that panics
+	fault     error                  // why the last step failed
+	report    func(*StepDone)        // sends to this actor's mailbox
+	outgoing  []delivery             // scratch of commit
+}
+
+// entry is what the batcher keeps of a sequence.
+type entry struct {
+	id      infer.SeqID
+	pid     *actor.PID
+	stamps  infer.Stamps
+	place   *place
+	crashes int // as in AddSequence; 0 again after a token
+}
+
+type delivery struct {
+	to     *actor.PID
+	output *SequenceOutput
+}
+
+// Receive implements actor.Actor.
+func (b *BatcherActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		b.start(c)
+	case *AddSequence:
+		b.add(c, m)
+	case *AbortSequence:
+		b.abort(c, m.SeqID)
+	case *StepDone:
+		b.stepDone(c, m)
+	case *actor.Stopping:
+		b.release(c)
+	case *actor.Stopped:
+	default:
+		b.env.metrics.ObserveUnknownMessage("batcher")
+	}
+}
+
+func (b *BatcherActor) start(c actor.Context) {
+	b.sequences = map[infer.SeqID]*entry{}
+	root, self := b.env.root, c.Self()
+	b.report = func(m *StepDone) { root.Send(self, m) }
+}
+
+func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
+	b.adding = m
+	e := &entry{id: m.SeqID, pid: m.ReplyTo, stamps: m.Stamps, place: m.place, crashes: m.Crashes}
+	err := b.device.scheduler.Add(scheduler.NewSequence(scheduler.SequenceOptions{
+		ID:                    m.SeqID,
+		Prompt:                m.PromptTokenIDs,
+		Output:                m.OutputTokenIDs,
+		Params:                m.Params,
+		Priority:              m.Priority,
+		Arrival:               m.Arrival,
+		CacheSalt:             m.CacheSalt,
+		NumPromptLogprobsDone: m.NumPromptLogprobs,
+		Isolate:               m.Crashes > 0,
+		Tag:                   e,
+	}))
+	b.adding = nil
+	if err != nil {
+		c.Send(e.pid, &SequenceOutput{
+			Epoch: b.epoch, NumOutputTokens: len(m.OutputTokenIDs), Stamps: e.stamps,
+			FinishReason: infer.FinishError, Err: infer.AsError(err),
+		})
+		return
+	}
+	b.sequences[m.SeqID] = e
+	b.step()
+}
+
+// abort forgets a sequence, at once or, if it is aboard the step in flight, at
+// the commit, when nobody writes to its blocks any more.
+func (b *BatcherActor) abort(c actor.Context, id infer.SeqID) {
+	out, ok := b.device.scheduler.Abort(id)
+	if !ok {
+		return
+	}
+	d := b.delivery(&SequenceOutput{}, &out)
+	c.Send(d.to, d.output)
+	b.step() // its blocks may be what another one waits for
+}
+
+// step launches the next step if none is in flight and there is work.
+func (b *BatcherActor) step() {
+	if b.inFlight != nil {
+		return
+	}
+	plan := b.device.scheduler.Schedule()
+	b.stampScheduled()
+	b.observe()
+	if plan == nil {
+		return
+	}
+	b.inFlight = plan
+	b.device.launch(plan, b.report)
+}
+
+// stampScheduled stamps the sequences selected for the first time: one clock
+// reading for all. Those that resume after a failure keep their stamp.
+func (b *BatcherActor) stampScheduled() {
+	selected := b.device.scheduler.Scheduled()
+	if len(selected) == 0 {
+		return
+	}
+	now := b.env.clock()
+	for _, seq := range selected {
+		e := seq.Tag.(*entry)
+		if e.stamps.Scheduled == 0 {
+			e.stamps.Scheduled = now
+			e.place.leaveQueue()
+		}
+	}
+}
+
+func (b *BatcherActor) observe() {
+	stats := b.device.scheduler.Stats()
+	b.env.admission.blocked.Store(stats.NumWaiting > 0)
+	b.env.metrics.ObserveStep(metrics.StepStats{
+		NumRunning:          stats.NumRunning,
+		NumWaiting:          stats.NumWaiting,
+		NumWaitingDeferred:  stats.NumWaitingDeferred,
+		KVCacheUsage:        stats.KVUsage,
+		NumPromptTokens:     stats.NumPromptTokensDone,
+		NumGenerationTokens: stats.NumGenerationTokens,
+		NumPreemptions:      stats.NumPreemptions,
+		PrefixCacheQueries:  stats.PrefixCacheQueries,
+		PrefixCacheHits:     stats.PrefixCacheHits,
+	})
+}
+
+// stepDone commits a step and launches the next one before it hands out the
+// outputs, so that the device does not wait for the fan-out.
+func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
+	if m.Err != nil {
+		b.fault = m.Err
+		b.env.logger.Error("step failed", "epoch", b.epoch, "step", b.inFlight.StepID,
+			"sequences", len(b.inFlight.Sequences), "error", m.Err)
+		c.Stop(c.Self())
+		return
+	}
+	outputs := b.device.scheduler.Commit(m.Result)
+	b.inFlight = nil
+	b.collect(outputs, m.EndedAt)
+	b.step()
+	for i, d := range b.outgoing {
+		c.Send(d.to, d.output)
+		b.outgoing[i] = delivery{} // the message is not ours any more
+	}
+	b.outgoing = b.outgoing[:0]
+}
+
+// collect turns a commit's outputs into messages. The outputs slice is the
+// scheduler's and will be reused; the messages of a step share one allocation.
+func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
+	messages := make([]SequenceOutput, len(outputs))
+	for i := range outputs {
+		out := &outputs[i]
+		e := out.Seq.Tag.(*entry)
+		if len(out.NewTokenIDs) > 0 {
+			if e.stamps.FirstToken == 0 {
+				e.stamps.FirstToken = endedAt
+			}
+			e.stamps.LastToken = endedAt
+			b.clearSuspicion(e)
+		}
+		b.outgoing = append(b.outgoing, b.delivery(&messages[i], out))
+	}
+}
+
+// clearSuspicion lets a sequence that got a token share steps again.
+func (b *BatcherActor) clearSuspicion(e *entry) {
+	if e.crashes > 0 {
+		e.crashes = 0
+		b.device.scheduler.EndIsolation(e.id)
+	}
+}
+
+// delivery fills a message with an output, and forgets the sequence if that is
+// its last.
+func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delivery {
+	e := out.Seq.Tag.(*entry)
+	*m = SequenceOutput{
+		Epoch:           b.epoch,
+		NewTokenIDs:     out.NewTokenIDs,
+		NumOutputTokens: out.NumOutputTokens,
+		Logprobs:        out.Logprobs,
+		PromptLogprobs:  out.PromptLogprobs,
+		Stamps:          e.stamps,
+		NumCachedTokens: out.NumCachedTokens,
+		NumPreemptions:  out.Seq.NumPreemptions(),
+		FinishReason:    out.FinishReason,
+		StopReason:      out.StopReason,
+		Err:             infer.AsError(out.Err),
+	}
+	if out.FinishReason != infer.FinishNone {
+		delete(b.sequences, e.id)
+	}
+	return delivery{to: e.pid, output: m}
+}
+
+// release answers every sequence that has had no terminal answer. It runs while
+// the actor stops, after a failed step, a panic, or with the tree.
+func (b *BatcherActor) release(c actor.Context) {
+	for _, d := range b.outgoing { // a panic came between commit and fan-out
+		if d.output != nil {
+			c.Send(d.to, d.output)
+		}
+	}
+	if m := b.adding; m != nil {
+		c.Send(m.ReplyTo, &SequenceInterrupted{Epoch: b.epoch, Stamps: m.Stamps,
+			Err: infer.Internal(errors.New("the sequence could not be added"))})
+	}
+	blame := newBlame(b.inFlight, b.fault)
+	for _, e := range b.sequences {
+		crashes, err := blame.verdict(e.id, e.crashes)
+		if err != nil {
+			b.env.logger.Error("sequence failed: it ended a step", "sequence", e.id, "crashes", crashes, "error", err)
+		}
+		c.Send(e.pid, &SequenceInterrupted{Epoch: b.epoch, Stamps: e.stamps, Crashes: crashes, Err: err})
+	}
+}
+
+// blame knows who was aboard when a batcher died.
+type blame struct {
+	aboard  map[infer.SeqID]bool // nil: died outside a step, all are suspects
+	culprit infer.SeqID          // of an attributed fault; valid if known
+	known   bool
+	fault   error
+}
+
+// maxCrashes is how many failed steps a sequence may be aboard of without
+// getting a token. It only ends what isolation cannot: a device that fails
+// whatever it is given.
+const maxCrashes = 8
+
+func newBlame(plan *infer.StepPlan, fault error) *blame {
+	b := &blame{fault: fault}
+	if plan == nil {
+		return b
+	}
+	b.aboard = make(map[infer.SeqID]bool, len(plan.Sequences))
+	for i := range plan.Sequences {
+		b.aboard[plan.Sequences[i].SeqID] = true
+	}
+	var attributed *infer.SequenceFault
+	if errors.As(fault, &attributed) && b.aboard[attributed.SeqID] {
+		b.culprit, b.known = attributed.SeqID, true
+	}
+	return b
+}
+
+// verdict returns what a sequence with so many crashes has after this one, and an
+// error if it must not be tried again: it is known to be the culprit, or it was
+// alone although a suspect already, or has used up its tries.
+func (b *blame) verdict(id infer.SeqID, crashes int) (int, *infer.Error) {
+	switch {
+	case b.known && id == b.culprit:
+		return crashes + 1, infer.Internal(b.fault)
+	case b.known, b.aboard != nil && !b.aboard[id]:
+		return crashes, nil
+	}
+	if alone := len(b.aboard) == 1; alone && crashes > 0 || crashes+1 >= maxCrashes {
+		return crashes + 1, infer.Internal(fmt.Errorf("sequence %d ended a step %d times: %w", id, crashes+1, b.cause()))
+	}
+	return crashes + 1, nil
+}
+
+func (b *blame) cause() error {
+	if b.fault != nil {
+		return b.fault
+	}
+	return errors.New("the batcher panicked")
+}

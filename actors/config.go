@@ -1,0 +1,96 @@
+package actors
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/troupe-llm/troupe/chat"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/scheduler"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// Config is everything an [Engine] needs. Tokenizer, NewRunner and Model are
+// required; the zero value of every other field is usable.
+type Config struct {
+	Tokenizer *tokenizer.Tokenizer
+
+	// Template is the model's chat template; nil if it has none. TemplateErr says
+	// why the model's own template could not be parsed: the server still serves
+	// completions, and a chat gets a 400 with the reason.
+	Template    *chat.Template
+	TemplateErr error
+	// TemplateOptions set up templates that come with a request, which are
+	// refused unless TrustRequestChatTemplate.
+	TemplateOptions           chat.Options
+	TrustRequestChatTemplate  bool
+	DefaultChatTemplateKwargs json.RawMessage // object or nil
+
+	// NewRunner opens the device. It is called once by NewEngine and once more
+	// after every failure of a step, each time after the runner before it was
+	// closed; never twice at a time.
+	NewRunner func() (infer.Runner, error)
+	// Scheduler: NumBlocks and BlockSize are filled in from the runner's spec.
+	Scheduler scheduler.Config
+
+	Model       infer.ModelInfo
+	EOSTokenIDs []int32
+
+	Metrics           *metrics.Engine // nil = no series (--disable-log-stats)
+	PerRequestMetrics bool            // Final.Metrics is filled where attributable
+	Clock             func() int64    // nanoseconds, monotonic, > 0; nil = infer.Now
+	Logger            *slog.Logger    // nil = nothing is logged
+
+	Seed        uint64 // start of the seeds drawn for requests that give none
+	MaxLogprobs int    // cap on NumLogprobs and NumPromptLogprobs; -1 = the whole vocabulary
+
+	StreamInterval int // tokens between two deltas of a choice, the first and the last aside; 0 = 1
+
+	// MaxQueuedReqs and MaxQueuedTokens bound the sequences that wait for their
+	// first step and their prompt tokens; 0 = no bound. Beyond them requests are
+	// refused with CodeOverloaded.
+	MaxQueuedReqs, MaxQueuedTokens int
+
+	// StreamBufferBytes bounds what one request may have pending for its reader;
+	// 0 = 1 MiB. Beyond it the request is cancelled with CancelSlowClient.
+	StreamBufferBytes int
+
+	// RecoveryTimeout bounds an outage: how long requests wait for a device
+	// before they fail. 0 = 30 s. The engine keeps trying after that.
+	RecoveryTimeout time.Duration
+}
+
+const (
+	defaultStreamBufferBytes = 1 << 20
+	defaultRecoveryTimeout   = 30 * time.Second
+)
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Tokenizer == nil:
+		return c, errors.New("actors: Config.Tokenizer is nil")
+	case c.NewRunner == nil:
+		return c, errors.New("actors: Config.NewRunner is nil")
+	case len(c.Model.ServedNames) == 0:
+		return c, errors.New("actors: Config.Model.ServedNames is empty")
+	case c.Model.MaxModelLen <= 0 || c.Model.VocabSize <= 0:
+		return c, errors.New("actors: Config.Model has no MaxModelLen or no VocabSize")
+	}
+	if c.Clock == nil {
+		c.Clock = infer.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.StreamInterval = max(c.StreamInterval, 1)
+	if c.StreamBufferBytes <= 0 {
+		c.StreamBufferBytes = defaultStreamBufferBytes
+	}
+	if c.RecoveryTimeout <= 0 {
+		c.RecoveryTimeout = defaultRecoveryTimeout
+	}
+	return c, nil
+}

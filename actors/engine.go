@@ -1,0 +1,196 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// Engine serves requests: the façade in front of the actors. It implements
+// infer.Generator; all methods are safe for concurrent use.
+type Engine struct {
+	config        Config
+	env           *environment
+	supervisor    *actor.PID
+	controlTokens []string // of the tokenizer
+
+	lastSeqID, drawnSeeds atomic.Uint64
+
+	closeOnce sync.Once
+	closed    chan error // the supervisor's last word
+	closeErr  error      // valid after closeOnce
+}
+
+var _ infer.Generator = (*Engine)(nil)
+
+// NewEngine opens the device and starts the actors. The caller ends it with Close.
+func NewEngine(c Config) (*Engine, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), closed: make(chan error, 1)}
+	d, err := openDevice(&e.config)
+	if err != nil {
+		return nil, err
+	}
+	e.env = newEnvironment(&e.config, newSystem(c.Logger))
+	e.supervisor = e.env.root.Copy().WithGuardian(e.env.strategy).SpawnPrefix(
+		actor.PropsFromProducer(func() actor.Actor {
+			return &SupervisorActor{env: e.env, config: &e.config, device: d, closed: e.closed}
+		}, actor.WithSupervisor(e.env.strategy)), "engine")
+	return e, nil
+}
+
+// Generate implements infer.Generator. No actor exists before the request has
+// passed every check, so that each refusal is a plain error with its real status.
+func (e *Engine) Generate(ctx context.Context, req *infer.Request) (infer.Stream, error) {
+	if err := e.accepts(ctx); err != nil {
+		return nil, err
+	}
+	j, err := e.prepare(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.accepts(ctx); err != nil { // tokenizing may have taken a while
+		return nil, err
+	}
+	if err := e.admit(j); err != nil {
+		return nil, err
+	}
+	return j.stream, nil
+}
+
+// accepts refuses what could not be served whatever it says, before anything is
+// spent on it.
+func (e *Engine) accepts(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &infer.Error{Code: infer.CodeUnavailable, Message: "The request was given up before it was admitted.", Err: err}
+	}
+	if err := e.Health(); err != nil && health(e.env.health.Load()) != healthRecovering {
+		return err
+	}
+	if err, reason := e.env.admission.refuse(0); err != nil {
+		e.env.metrics.ObserveAdmissionRejection(reason)
+		return err
+	}
+	return nil
+}
+
+// admit books the job's places in the queue and hands it to the supervisor.
+func (e *Engine) admit(j *job) error {
+	numTokens := make([]int, len(j.sequences))
+	for i := range j.sequences {
+		numTokens[i] = len(j.sequences[i].prompt.tokenIDs)
+	}
+	places, err, reason := e.env.admission.admit(numTokens)
+	if err != nil {
+		e.env.metrics.ObserveAdmissionRejection(reason)
+		return err
+	}
+	for i := range places {
+		j.sequences[i].place = places[i]
+	}
+	j.stream = newStream(j.request.ID, e.env.root, e.config.StreamBufferBytes)
+	if !e.env.registry.enter(j.stream) {
+		j.release()
+		return draining()
+	}
+	e.env.root.Send(e.supervisor, &startRequest{job: j})
+	return nil
+}
+
+// Tokenize implements infer.Generator.
+func (e *Engine) Tokenize(_ context.Context, req *infer.TokenizeRequest) (*infer.TokenizeResult, error) {
+	o := tokenizer.EncodeOptions{AddSpecialTokens: req.AddSpecialTokens}
+	var text string
+	if req.Text != nil {
+		text = *req.Text
+	} else {
+		rendered, err := e.render(req.Chat)
+		if err != nil {
+			return nil, err
+		}
+		text, o.Literal = rendered.Text, rendered.Literal
+	}
+	result := &infer.TokenizeResult{TokenIDs: e.config.Tokenizer.Encode(text, o)}
+	if req.ReturnTokenStrs {
+		result.TokenStrs = make([]string, len(result.TokenIDs))
+		for i, id := range result.TokenIDs {
+			result.TokenStrs[i] = e.config.Tokenizer.TokenString(id)
+		}
+	}
+	return result, nil
+}
+
+// Detokenize implements infer.Generator.
+func (e *Engine) Detokenize(_ context.Context, tokenIDs []int32) (string, error) {
+	if err := checkTokenIDs("tokens", tokenIDs, e.config.Model.VocabSize); err != nil {
+		return "", err
+	}
+	return e.config.Tokenizer.Decode(tokenIDs, false), nil
+}
+
+// Model implements infer.Generator.
+func (e *Engine) Model() *infer.ModelInfo { return &e.config.Model }
+
+// Health implements infer.Generator. The error is CodeUnavailable.
+func (e *Engine) Health() error {
+	switch h := health(e.env.health.Load()); {
+	case h == healthStopped || e.env.registry.isDraining():
+		return draining()
+	case h == healthServing:
+		return nil
+	case h == healthRecovering:
+		return infer.Errorf(infer.CodeUnavailable, "", "The engine is recovering from a failure.")
+	default:
+		err := infer.Errorf(infer.CodeUnavailable, "", "No inference device is available.")
+		err.RetryAfter = lastRetry
+		return err
+	}
+}
+
+// drainRetryAfter is what a refused client is told while the server shuts down:
+// long enough for a load balancer to notice.
+const drainRetryAfter = 5 * time.Second
+
+func draining() *infer.Error {
+	err := infer.Errorf(infer.CodeUnavailable, "", "The server is shutting down.")
+	err.RetryAfter = drainRetryAfter
+	return err
+}
+
+// Drain stops admission and waits for the running requests. When ctx ends
+// first, it cancels them with CancelShutdown, waits for their last event and
+// returns ctx's error.
+func (e *Engine) Drain(ctx context.Context) error {
+	empty := e.env.registry.drain()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+	}
+	e.env.registry.cancelAll(infer.CancelShutdown)
+	<-empty
+	return ctx.Err()
+}
+
+// Close cancels what still runs and stops the actors, the device's thread and
+// the runner, waiting for a step in flight. It returns the runner's error; later
+// calls return the same.
+func (e *Engine) Close() error {
+	e.closeOnce.Do(func() {
+		empty := e.env.registry.drain()
+		e.env.registry.cancelAll(infer.CancelShutdown)
+		<-empty
+		e.env.root.Stop(e.supervisor)
+		e.closeErr = <-e.closed
+	})
+	return e.closeErr
+}

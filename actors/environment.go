@@ -1,0 +1,64 @@
+package actors
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// timer is what of a time.Timer is used, so that tests can fire it by hand.
+type timer interface{ Stop() bool }
+
+func afterFunc(d time.Duration, f func()) timer { return time.AfterFunc(d, f) }
+
+// health is the state that Engine.Health and Generate look at.
+type health int32
+
+const (
+	healthServing     health = iota
+	healthRecovering         // the batcher died; a new one is on its way
+	healthUnavailable        // for longer than the recovery timeout
+	healthStopped
+)
+
+// environment is what all actors of an engine share. It does not change.
+type environment struct {
+	root      *actor.RootContext
+	strategy  actor.SupervisorStrategy
+	tokenizer *tokenizer.Tokenizer
+	metrics   *metrics.Engine
+	logger    *slog.Logger
+	clock     func() int64
+	after     func(time.Duration, func()) timer
+	admission *admission
+	registry  *registry
+	health    *atomic.Int32
+
+	perRequestMetrics bool
+	streamInterval    int
+}
+
+func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
+	return &environment{
+		root:      system.Root,
+		strategy:  &stopOnFailure{logger: c.Logger},
+		tokenizer: c.Tokenizer,
+		metrics:   c.Metrics,
+		logger:    c.Logger,
+		clock:     c.Clock,
+		after:     afterFunc,
+		admission: &admission{
+			maxReqs: c.MaxQueuedReqs, maxTokens: c.MaxQueuedTokens,
+			maxRunning: c.Scheduler.MaxNumSeqs, clock: c.Clock,
+		},
+		registry:          newRegistry(),
+		health:            new(atomic.Int32),
+		perRequestMetrics: c.PerRequestMetrics,
+		streamInterval:    c.StreamInterval,
+	}
+}

@@ -1,0 +1,276 @@
+package actors
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"github.com/troupe-llm/troupe/chat"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/sampling"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// maxSequencesPerRequest bounds the sequences that one request may start,
+// prompts times choices.
+const maxSequencesPerRequest = 16384
+
+// job is a request that has passed every check: what the actors work on. It
+// never changes.
+type job struct {
+	request         *infer.Request
+	stream          *stream
+	sequences       []sequenceSpec
+	numPromptTokens int // each prompt once
+}
+
+// sequenceSpec describes one choice of one prompt.
+type sequenceSpec struct {
+	id     infer.SeqID
+	index  int // prompt * n + choice
+	prompt *prompt
+	params *infer.SamplingParams
+	place  *place
+}
+
+// prompt is shared by its choices.
+type prompt struct {
+	text      string // as the model sees it; "" if nobody asked for it
+	tokenIDs  []int32
+	maxTokens int
+	counted   atomic.Bool // the prompt's tokens are in the books; the first choice with a token does it
+}
+
+// prepare turns a request into sequences, or says in the client's words why not.
+func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
+	if req.N < 1 || req.N*max(len(req.Prompts), 1) > maxSequencesPerRequest {
+		return nil, infer.Errorf(infer.CodeInvalid, "n", "n times the number of prompts must be between 1 and %d, got %d * %d",
+			maxSequencesPerRequest, req.N, max(len(req.Prompts), 1))
+	}
+	params, err := e.resolveParams(req)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := e.preparePrompts(req)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{request: req, sequences: make([]sequenceSpec, 0, len(prompts)*req.N)}
+	for _, p := range prompts {
+		if params.MinTokens > p.maxTokens {
+			return nil, infer.Errorf(infer.CodeInvalid, "min_tokens",
+				"min_tokens must be less than or equal to max_tokens=%d, got %d.", p.maxTokens, params.MinTokens)
+		}
+		j.numPromptTokens += len(p.tokenIDs)
+		j.addChoices(p, params, e.seed(req))
+	}
+	for i := range j.sequences {
+		j.sequences[i].id = infer.SeqID(e.lastSeqID.Add(1))
+	}
+	return j, nil
+}
+
+// addChoices adds one sequence per choice of a prompt. Choices differ in their seed.
+func (j *job) addChoices(p *prompt, params infer.SamplingParams, seed uint64) {
+	params.MaxTokens = p.maxTokens
+	for choice := range j.request.N {
+		own := params
+		own.Seed = sampling.DeriveSeed(seed, choice)
+		j.sequences = append(j.sequences, sequenceSpec{index: len(j.sequences), prompt: p, params: &own})
+	}
+}
+
+// seed returns the seed of a prompt's choices: the request's, or one drawn from
+// the engine's sequence of seeds.
+func (e *Engine) seed(req *infer.Request) uint64 {
+	if req.SeedGiven {
+		return req.Sampling.Seed
+	}
+	// splitmix64: consecutive counters give unrelated seeds.
+	x := e.config.Seed + e.drawnSeeds.Add(1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func (e *Engine) preparePrompts(req *infer.Request) ([]*prompt, *infer.Error) {
+	budget, err := newBudget(req, &e.config.Model)
+	if err != nil {
+		return nil, err
+	}
+	if req.Chat != nil {
+		p, err := e.prepareChat(req, &budget)
+		if err != nil {
+			return nil, err
+		}
+		return []*prompt{p}, nil
+	}
+	if len(req.Prompts) == 0 {
+		return nil, infer.Errorf(infer.CodeInvalid, "prompt", "At least one prompt is required.")
+	}
+	prompts := make([]*prompt, len(req.Prompts))
+	for i := range req.Prompts {
+		if prompts[i], err = e.preparePrompt(req, &req.Prompts[i], &budget); err != nil {
+			return nil, err
+		}
+	}
+	return prompts, nil
+}
+
+func (e *Engine) prepareChat(req *infer.Request, b *budget) (*prompt, *infer.Error) {
+	rendered, err := e.render(req.Chat)
+	if err != nil {
+		return nil, err
+	}
+	tokenIDs := e.config.Tokenizer.Encode(rendered.Text, tokenizer.EncodeOptions{
+		AddSpecialTokens: req.AddSpecialTokens,
+		Literal:          rendered.Literal,
+		Limit:            b.encodeLimit(req.TruncateRight),
+	})
+	return e.fit(req, b, rendered.Text, tokenIDs)
+}
+
+func (e *Engine) preparePrompt(req *infer.Request, in *infer.Prompt, b *budget) (*prompt, *infer.Error) {
+	tokenIDs := in.TokenIDs
+	if tokenIDs == nil {
+		tokenIDs = e.config.Tokenizer.Encode(in.Text, tokenizer.EncodeOptions{
+			AddSpecialTokens: req.AddSpecialTokens,
+			Limit:            b.encodeLimit(req.TruncateRight),
+		})
+	} else if err := checkTokenIDs("prompt", tokenIDs, e.config.Model.VocabSize); err != nil {
+		return nil, err
+	}
+	return e.fit(req, b, in.Text, tokenIDs)
+}
+
+// fit truncates a tokenized prompt if the request asked for it, and checks that
+// what is left has its place in the context.
+func (e *Engine) fit(req *infer.Request, b *budget, text string, tokenIDs []int32) (*prompt, *infer.Error) {
+	kept := b.cut(tokenIDs, req.TruncateRight)
+	if len(kept) == 0 {
+		return nil, infer.Errorf(infer.CodeInvalid, "prompt", "The prompt cannot be empty: it has 0 tokens.")
+	}
+	maxTokens, err := b.maxTokens(len(kept))
+	if err != nil {
+		return nil, err
+	}
+	p := &prompt{tokenIDs: kept, maxTokens: maxTokens}
+	if req.Echo {
+		p.text = text
+		if text == "" || len(kept) < len(tokenIDs) { // given as ids, or cut
+			p.text = e.config.Tokenizer.Decode(kept, req.Sampling.SkipSpecialTokens)
+		}
+	}
+	return p, nil
+}
+
+// render turns a conversation into text with the model's template, or with the
+// request's own where that is trusted.
+func (e *Engine) render(in *infer.ChatInput) (chat.Rendered, *infer.Error) {
+	template, err := e.template(in)
+	if err != nil {
+		return chat.Rendered{}, err
+	}
+	rendered, failure := template.Render(chat.Input{
+		Chat:          in,
+		DefaultKwargs: e.config.DefaultChatTemplateKwargs,
+		ControlTokens: e.controlTokens,
+	})
+	return rendered, infer.AsError(failure)
+}
+
+func (e *Engine) template(in *infer.ChatInput) (*chat.Template, *infer.Error) {
+	switch {
+	case in.Template != "" && !e.config.TrustRequestChatTemplate:
+		return nil, infer.Errorf(infer.CodeInvalid, "chat_template",
+			"A chat template came with the request, but --trust-request-chat-template is not set. Untrusted chat templates are refused.")
+	case in.Template != "":
+		template, err := chat.Parse(in.Template, e.config.TemplateOptions)
+		var coded *infer.Error
+		if err != nil && !errors.As(err, &coded) {
+			coded = infer.Errorf(infer.CodeInvalid, "chat_template", "The request's chat template cannot be parsed: %v", err)
+		}
+		return template, coded
+	case e.config.TemplateErr != nil:
+		return nil, infer.Errorf(infer.CodeInvalid, "messages", "The model's chat template cannot be used: %v", e.config.TemplateErr)
+	case e.config.Template == nil:
+		return nil, infer.Errorf(infer.CodeInvalid, "messages", "The model has no chat template. Start the server with --chat-template, or use completions.")
+	default:
+		return e.config.Template, nil
+	}
+}
+
+// resolveParams completes the request's sampling parameters with what only the
+// engine knows, and checks them against the vocabulary.
+func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer.Error) {
+	params := req.Sampling
+	vocab := e.config.Model.VocabSize
+	params.EOSTokenIDs = e.config.EOSTokenIDs
+	params.BadWords = e.badWords(req.BadWords)
+	for _, err := range []*infer.Error{
+		e.checkLogprobs("logprobs", params.NumLogprobs),
+		e.checkLogprobs("prompt_logprobs", params.NumPromptLogprobs),
+		checkTokenIDs("stop_token_ids", params.StopTokenIDs, vocab),
+		checkTokenIDs("allowed_token_ids", params.AllowedTokenIDs, vocab),
+		checkBias(params.LogitBias, vocab),
+	} {
+		if err != nil {
+			return params, err
+		}
+	}
+	return params, nil
+}
+
+func (e *Engine) checkLogprobs(param string, n int) *infer.Error {
+	limit := e.config.MaxLogprobs
+	if limit == -1 {
+		limit = e.config.Model.VocabSize
+	}
+	if n > limit {
+		return infer.Errorf(infer.CodeInvalid, param, "Requested %s of %d, which is greater than max allowed: %d", param, n, limit)
+	}
+	return nil
+}
+
+func checkBias(biases []infer.TokenBias, vocabSize int) *infer.Error {
+	for _, b := range biases {
+		if b.TokenID < 0 || int(b.TokenID) >= vocabSize {
+			return outOfVocabulary("logit_bias", b.TokenID, vocabSize)
+		}
+	}
+	return nil
+}
+
+// badWords tokenizes words that must not be generated, in the form that begins a
+// text and in the form that follows a space, since those are different tokens.
+func (e *Engine) badWords(words []string) [][]int32 {
+	var sequences [][]int32
+	for _, word := range words {
+		bare := strings.TrimLeft(word, " \t\n\r")
+		first := e.config.Tokenizer.Encode(bare, tokenizer.EncodeOptions{})
+		if len(first) == 0 {
+			continue
+		}
+		sequences = append(sequences, first)
+		// A space that became a token of its own in front of the same tokens
+		// adds nothing.
+		spaced := e.config.Tokenizer.Encode(" "+bare, tokenizer.EncodeOptions{})
+		if len(spaced) == len(first) && spaced[0] != first[0] {
+			sequences = append(sequences, spaced)
+		}
+	}
+	return sequences
+}
+
+func checkTokenIDs(param string, tokenIDs []int32, vocabSize int) *infer.Error {
+	for _, id := range tokenIDs {
+		if id < 0 || int(id) >= vocabSize {
+			return outOfVocabulary(param, id, vocabSize)
+		}
+	}
+	return nil
+}
+
+func outOfVocabulary(param string, id int32, vocabSize int) *infer.Error {
+	return infer.Errorf(infer.CodeInvalid, param, "Token id %d in %s is out of vocabulary: ids are 0 to %d.", id, param, vocabSize-1)
+}

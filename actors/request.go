@@ -1,0 +1,227 @@
+package actors
+
+import (
+	"errors"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+// RequestActor owns one request: it spawns a sequence per choice, ends the stream
+// when the last one has finished, and books the request. It stops when all its
+// children have.
+//
+// Invariants: the stream gets exactly one Final, after the last delta of every
+// choice; the request is observed exactly once, however it ends; places in the
+// queue are given back before the reader can see the Final.
+type RequestActor struct {
+	env     *environment
+	job     *job
+	batcher *BatcherReady // where the children submit to first
+
+	choices    []SequenceFinished // by index; valid if FinishReason is set
+	indexOf    map[string]int     // child PID id to choice, for those not terminated
+	numRunning int                // choices not finished
+	cancelled  infer.CancelReason // "" = not; the first reason stands
+	err        *infer.Error       // the first failure of a choice
+	concluded  bool
+}
+
+// Receive implements actor.Actor.
+func (r *RequestActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		r.start(c)
+	case *SequenceFinished:
+		r.choiceFinished(c, m)
+	case *Cancel:
+		r.cancel(c, m.Reason)
+	case *actor.Terminated:
+		r.childTerminated(c, m.Who)
+	case *actor.Stopping:
+		r.abandon()
+	case *actor.Stopped:
+	default:
+		r.env.metrics.ObserveUnknownMessage("request")
+	}
+}
+
+func (r *RequestActor) start(c actor.Context) {
+	specs := r.job.sequences
+	r.choices = make([]SequenceFinished, len(specs))
+	r.indexOf = make(map[string]int, len(specs))
+	if reason := r.job.stream.bind(c.Self()); reason != "" {
+		r.cancelled = reason
+		r.conclude()
+		c.Stop(c.Self())
+		return
+	}
+	r.numRunning = len(specs)
+	for i := range specs {
+		sequence := newSequenceActor(r.env, r.job, &specs[i])
+		sequence.supervisor, sequence.batcher = c.Parent(), r.batcher
+		pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return sequence }), "sequence")
+		r.indexOf[pid.Id] = i
+	}
+}
+
+// choiceFinished books a choice. A failed one fails the request: the others are
+// of no use to a client that gets an error.
+func (r *RequestActor) choiceFinished(c actor.Context, m *SequenceFinished) {
+	if r.concluded || r.choices[m.Index].FinishReason != infer.FinishNone {
+		return
+	}
+	r.choices[m.Index] = *m
+	r.numRunning--
+	if m.Err != nil && r.err == nil {
+		r.err = m.Err
+		r.cancelChildren(c, &Cancel{Reason: infer.CancelAdmin})
+	}
+	if r.numRunning == 0 {
+		r.conclude()
+	}
+}
+
+func (r *RequestActor) cancel(c actor.Context, reason infer.CancelReason) {
+	if r.cancelled != "" || r.concluded {
+		return
+	}
+	r.cancelled = reason
+	if reason == infer.CancelSlowClient {
+		r.env.metrics.ObserveSlowClient()
+	}
+	r.cancelChildren(c, &Cancel{Reason: reason})
+}
+
+func (r *RequestActor) cancelChildren(c actor.Context, m *Cancel) {
+	for _, child := range c.Children() {
+		c.Send(child, m)
+	}
+}
+
+// childTerminated sees the end of a sequence actor. One that has not finished
+// its choice died of a panic.
+func (r *RequestActor) childTerminated(c actor.Context, who *actor.PID) {
+	i, ok := r.indexOf[who.Id]
+	if !ok {
+		return
+	}
+	delete(r.indexOf, who.Id)
+	if r.choices[i].FinishReason == infer.FinishNone {
+		r.choiceFinished(c, &SequenceFinished{Index: i, FinishReason: infer.FinishError,
+			Err: infer.Internal(errors.New("a sequence actor died"))})
+	}
+	if len(r.indexOf) == 0 {
+		c.Stop(c.Self())
+	}
+}
+
+// abandon ends the stream of an actor that is stopped before its time: by its
+// own panic, or with the tree. The children are stopped next.
+func (r *RequestActor) abandon() {
+	if !r.concluded {
+		r.err = infer.Internal(errors.New("the request actor was stopped"))
+		r.conclude()
+	}
+}
+
+// conclude books the request and ends its stream.
+func (r *RequestActor) conclude() {
+	r.concluded = true
+	final := r.final()
+	r.env.metrics.ObserveRequestFinish(metrics.RequestFinish{
+		E2E:                    r.env.clock() - r.job.request.Arrival,
+		Reason:                 r.reason(),
+		NumPromptTokens:        r.job.numPromptTokens,
+		MaxNumGenerationTokens: r.longest(),
+		MaxTokensParam:         r.job.sequences[0].params.MaxTokens,
+		N:                      r.job.request.N,
+	})
+	if final.Err != nil && final.Err.Code == infer.CodeInternal {
+		r.env.logger.Error("request failed", "request", r.job.request.ID, "error", final.Err)
+	}
+	r.job.release()
+	r.job.stream.finish(final)
+	r.env.registry.leave(r.job.stream)
+}
+
+// final computes the bill. Metrics need a request that is one sequence: times
+// of several cannot be told apart in one object.
+func (r *RequestActor) final() *infer.Final {
+	final := &infer.Final{Usage: r.usage(), Err: r.err}
+	if final.Err == nil {
+		final.Err = cancelError(r.cancelled)
+	}
+	if r.env.perRequestMetrics && len(r.choices) == 1 && final.Err == nil {
+		m := metrics.PerRequest(r.choices[0].Stamps, r.choices[0].NumTokens)
+		final.Metrics = &m
+	}
+	return final
+}
+
+// usage counts each prompt once. Its cached tokens are those that no choice had
+// to compute: a later choice finds what an earlier one just left in the cache,
+// which is not what the client asks about.
+func (r *RequestActor) usage() infer.Usage {
+	usage := infer.Usage{NumPromptTokens: r.job.numPromptTokens}
+	n := r.job.request.N
+	for first := 0; first < len(r.choices); first += n {
+		cached := r.choices[first].NumCachedTokens
+		for i := first; i < first+n; i++ {
+			cached = min(cached, r.choices[i].NumCachedTokens)
+			usage.NumCompletionTokens += r.choices[i].NumTokens
+		}
+		usage.NumCachedTokens += cached
+	}
+	return usage
+}
+
+func (r *RequestActor) longest() int {
+	longest := 0
+	for i := range r.choices {
+		longest = max(longest, r.choices[i].NumTokens)
+	}
+	return longest
+}
+
+// reason is the one under which a request with several choices is counted: what
+// went wrong comes before what was cut, and that before what ended well.
+func (r *RequestActor) reason() infer.FinishReason {
+	switch {
+	case r.err != nil:
+		return infer.FinishError
+	case r.cancelled != "":
+		return infer.FinishAbort
+	}
+	for i := range r.choices {
+		if r.choices[i].FinishReason == infer.FinishLength {
+			return infer.FinishLength
+		}
+	}
+	return infer.FinishStop
+}
+
+// cancelError is what a client that is still there is told; nil for one that left.
+func cancelError(reason infer.CancelReason) *infer.Error {
+	switch reason {
+	case "", infer.CancelClientGone:
+		return nil
+	case infer.CancelShutdown:
+		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because the server is shutting down.")
+	case infer.CancelDeadline:
+		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its deadline has passed.")
+	case infer.CancelSlowClient:
+		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its response was not read fast enough.")
+	default:
+		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled by the server's operator.")
+	}
+}
+
+// release gives back the places of all sequences.
+func (j *job) release() {
+	for i := range j.sequences {
+		j.sequences[i].place.release()
+	}
+}

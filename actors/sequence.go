@@ -1,0 +1,301 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+// SequenceActor owns one generated sequence: its tokens, so that it can resubmit
+// them to another batcher, and its text. It appends deltas to the request's
+// stream and reports its end to the request.
+//
+//	submitting ──AddSequence──▶ submitted ──last output, stop string, cancel──▶ finished
+//	     ▲                          │
+//	BatcherReady                Terminated
+//	     └──────── waiting ◀────────┘
+//
+// Invariants: its tokens are those of an undisturbed run, however many batchers
+// it takes; outputs of a batcher other than the one it last submitted to are
+// dropped; it finishes exactly once, and stays until the batcher owes it nothing.
+type SequenceActor struct {
+	env        *environment
+	request    *infer.Request
+	spec       *sequenceSpec
+	stream     *stream
+	supervisor *actor.PID
+	batcher    *BatcherReady // the one submitted to last, or to submit to; PID nil = none yet
+
+	waiting  bool // for BatcherReady
+	owed     bool // the batcher lives and has not given its terminal answer
+	finished bool // SequenceFinished was sent
+
+	tokenIDs       []int32      // output so far; appended to only
+	stamps         infer.Stamps // zero fields = not known
+	crashes        int          // failed steps it was aboard of since the last token
+	numCached      int          // prompt tokens found in the prefix cache, by the first batcher
+	numPreemptions int          // by batchers that died; the present one's come on top
+	preemptions    int          // the present batcher's
+
+	transcript     *transcript
+	promptLogprobs []infer.TokenLogprobs // of positions 1 …
+	sentPrompt     bool
+}
+
+func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceActor {
+	return &SequenceActor{
+		env: env, request: j.request, spec: spec, stream: j.stream,
+		transcript: newTranscript(env.tokenizer, spec.params, env.streamInterval),
+	}
+}
+
+// Receive implements actor.Actor.
+func (s *SequenceActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		s.start(c)
+	case *SequenceOutput:
+		s.output(c, m)
+	case *BatcherReady:
+		s.batcherReady(c, m)
+	case *SequenceInterrupted:
+		s.interrupted(c, m)
+	case *actor.Terminated:
+		s.batcherTerminated(c, m.Who)
+	case *Cancel:
+		s.finish(c, infer.FinishAbort, nil)
+	case *actor.Stopping:
+		s.leave(c)
+	case *actor.Stopped:
+	default:
+		s.env.metrics.ObserveUnknownMessage("sequence")
+	}
+}
+
+// start takes the stamp "queued": from here on the sequence waits for its first
+// step, whether a batcher is there already or not.
+func (s *SequenceActor) start(c actor.Context) {
+	s.stamps.Queued = s.env.clock()
+	if s.batcher.PID == nil {
+		s.await(c)
+		return
+	}
+	s.submit(c)
+}
+
+// submit sends all the sequence knows to its batcher. It watches first: a message
+// behind a stop vanishes without a trace, and only Terminated tells.
+func (s *SequenceActor) submit(c actor.Context) {
+	s.owed = true
+	c.Watch(s.batcher.PID)
+	c.Send(s.batcher.PID, &AddSequence{
+		SeqID:          s.spec.id,
+		PromptTokenIDs: s.spec.prompt.tokenIDs,
+		// Clipped: what either side appends later is its own.
+		OutputTokenIDs:    s.tokenIDs[:len(s.tokenIDs):len(s.tokenIDs)],
+		Params:            s.spec.params,
+		Priority:          s.request.Priority,
+		Arrival:           s.request.Arrival,
+		CacheSalt:         s.request.CacheSalt,
+		NumPromptLogprobs: len(s.promptLogprobs),
+		Stamps:            s.stamps,
+		Crashes:           s.crashes,
+		ReplyTo:           c.Self(),
+		place:             s.spec.place,
+	})
+}
+
+func (s *SequenceActor) await(c actor.Context) {
+	s.waiting = true
+	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch})
+}
+
+// batcherTerminated asks for another batcher. Outputs that the dead one sent are
+// still in the mailbox; they come before BatcherReady and count.
+func (s *SequenceActor) batcherTerminated(c actor.Context, who *actor.PID) {
+	if !s.owed || !who.Equal(s.batcher.PID) {
+		return
+	}
+	s.owed = false
+	if s.finished {
+		c.Stop(c.Self())
+		return
+	}
+	s.await(c)
+}
+
+func (s *SequenceActor) batcherReady(c actor.Context, m *BatcherReady) {
+	if !s.waiting {
+		return
+	}
+	s.waiting = false
+	if m.Err != nil {
+		s.finish(c, infer.FinishError, m.Err)
+		return
+	}
+	s.batcher = m
+	s.numPreemptions += s.preemptions
+	s.preemptions = 0
+	s.submit(c)
+}
+
+// interrupted is the farewell of a dying batcher; its Terminated comes too.
+func (s *SequenceActor) interrupted(c actor.Context, m *SequenceInterrupted) {
+	if m.Epoch != s.batcher.Epoch || s.finished {
+		return
+	}
+	s.stamps, s.crashes = m.Stamps, m.Crashes
+	if m.Err != nil {
+		s.owed = false
+		s.finish(c, infer.FinishError, m.Err)
+	}
+}
+
+// output takes what a step gave.
+func (s *SequenceActor) output(c actor.Context, m *SequenceOutput) {
+	if m.Epoch != s.batcher.Epoch {
+		return
+	}
+	if m.FinishReason != infer.FinishNone {
+		s.owed = false
+	}
+	switch {
+	case s.finished: // a stop string or a Cancel was quicker
+		if !s.owed {
+			c.Stop(c.Self())
+		}
+	case m.FinishReason == infer.FinishError:
+		s.note(m)
+		s.finish(c, infer.FinishError, m.Err)
+	case m.FinishReason == infer.FinishAbort: // only on request, after which it has finished
+		panic(fmt.Sprintf("actors: sequence %d was aborted by its batcher", s.spec.id))
+	default:
+		s.advance(c, m)
+	}
+}
+
+// note takes what an output knows beside tokens.
+func (s *SequenceActor) note(m *SequenceOutput) {
+	s.stamps = m.Stamps
+	s.preemptions = m.NumPreemptions
+	if len(s.tokenIDs) == 0 {
+		s.numCached = m.NumCachedTokens
+	}
+}
+
+// advance appends an output to the transcript and passes on what is due.
+func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
+	if m.NumOutputTokens != len(s.tokenIDs)+len(m.NewTokenIDs) {
+		panic(fmt.Sprintf("actors: sequence %d has %d tokens and got %d, which makes %d by the batcher's count",
+			s.spec.id, len(s.tokenIDs), len(m.NewTokenIDs), m.NumOutputTokens))
+	}
+	s.promptLogprobs = append(s.promptLogprobs, m.PromptLogprobs...)
+	last := s.stamps.LastToken
+	s.note(m)
+	n := s.transcript.add(m)
+	if n > 0 {
+		s.crashes = 0
+		s.observeTokens(last)
+	} else if s.transcript.finished() {
+		s.countPrompt() // prompt scoring: there will be no first token
+	}
+	s.tokenIDs = append(s.tokenIDs, m.NewTokenIDs[:n]...)
+	if s.transcript.due() && !s.push() {
+		c.Send(c.Parent(), &Cancel{Reason: infer.CancelSlowClient})
+	}
+	if s.transcript.finished() {
+		s.finish(c, s.transcript.finish, nil)
+	}
+}
+
+// observeTokens books a step with tokens. last is the stamp of the one before, 0
+// if this is the first.
+func (s *SequenceActor) observeTokens(last int64) {
+	if last != 0 {
+		s.env.metrics.ObserveInterToken(s.stamps.LastToken - last)
+		return
+	}
+	s.countPrompt()
+	s.env.metrics.ObserveFirstToken(s.stamps.FirstToken - s.request.Arrival)
+}
+
+// countPrompt books the prompt's tokens, once for all choices.
+func (s *SequenceActor) countPrompt() {
+	if s.spec.prompt.counted.CompareAndSwap(false, true) {
+		s.env.metrics.ObservePrompt(len(s.spec.prompt.tokenIDs), s.numCached)
+	}
+}
+
+// push sends what is due to the reader, the first time with the prompt if the
+// request asked for it. It reports false if the reader lags too far behind.
+func (s *SequenceActor) push() bool {
+	d := s.transcript.take(s.spec.index)
+	if !s.sentPrompt {
+		s.sentPrompt = true
+		d.Prompt = s.promptInfo()
+	}
+	return s.stream.push(d)
+}
+
+// promptInfo describes the prompt to a request that asked for any of it.
+func (s *SequenceActor) promptInfo() *infer.PromptInfo {
+	withLogprobs := s.spec.params.NumPromptLogprobs >= 0
+	if !s.request.Echo && !s.request.ReturnTokenIDs && !withLogprobs {
+		return nil
+	}
+	p := s.spec.prompt
+	info := &infer.PromptInfo{Text: p.text, TokenIDs: p.tokenIDs}
+	if withLogprobs {
+		info.Logprobs = make([]infer.TokenLogprobs, 1, len(p.tokenIDs))
+		info.Logprobs[0].Token.TokenID = p.tokenIDs[0]
+		info.Logprobs = append(info.Logprobs, s.promptLogprobs...)
+		for i := range info.Logprobs {
+			s.transcript.spell(&info.Logprobs[i])
+		}
+		s.promptLogprobs = nil
+	}
+	return info
+}
+
+// finish ends the sequence for its reader: it reports to the request, once, and
+// tells the batcher to forget the sequence if that does not know yet. The actor
+// lingers until the batcher has answered.
+func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *infer.Error) {
+	if s.finished {
+		return
+	}
+	s.finished = true
+	s.spec.place.leaveQueue()
+	numTokens := s.transcript.numTokens
+	s.env.metrics.ObserveSequenceFinish(metrics.SequenceFinish{
+		Stamps:          s.stamps,
+		NumTokens:       numTokens,
+		NumPromptTokens: len(s.spec.prompt.tokenIDs),
+		NumCachedTokens: s.numCached,
+		NumPreemptions:  s.numPreemptions + s.preemptions,
+	})
+	c.Send(c.Parent(), &SequenceFinished{
+		Index: s.spec.index, FinishReason: reason, NumTokens: numTokens,
+		NumCachedTokens: s.numCached, Stamps: s.stamps, Err: err,
+	})
+	if s.owed {
+		c.Send(s.batcher.PID, &AbortSequence{SeqID: s.spec.id})
+		return
+	}
+	c.Stop(c.Self())
+}
+
+// leave runs when the actor stops, by its own decision or by a panic. The
+// batcher must not go on for a sequence that nobody reads.
+func (s *SequenceActor) leave(c actor.Context) {
+	if s.batcher.PID == nil {
+		return
+	}
+	if s.owed {
+		c.Send(s.batcher.PID, &AbortSequence{SeqID: s.spec.id})
+	}
+	c.Unwatch(s.batcher.PID) // or the batcher would remember every sequence there was
+}

@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// stream is the one place where the actors of a request meet its reader: a
+// mutex, a slice, and a channel that says "look again". A writer holds the lock
+// for an append and never waits for the reader; what is pending is bounded.
+//
+// Invariant: the Final is appended exactly once, and nothing after it.
+type stream struct {
+	id     string
+	root   *actor.RootContext // sends the Cancel
+	ready  chan struct{}      // capacity 1: a wake-up is never lost and never blocks
+	limits streamLimits
+
+	mu       sync.Mutex
+	pending  []infer.Event
+	bytes    int // size of pending
+	overflow bool
+	finished bool
+	request  *actor.PID         // nil until the request actor runs
+	reason   infer.CancelReason // "" = not cancelled
+}
+
+// streamLimits are in bytes of pending events. Up to soft each delta is an event
+// of its own, so that a reader who keeps up sees every token; from soft on deltas
+// merge; a writer that finds more than hard pending is told that the client is
+// too slow.
+type streamLimits struct{ soft, hard int }
+
+// A merged delta is bounded in bytes of text and in tokens, since merging copies.
+const (
+	maxMergedText   = 4 << 10
+	maxMergedTokens = 512
+)
+
+var _ infer.Stream = (*stream)(nil)
+
+func newStream(id string, root *actor.RootContext, bufferBytes int) *stream {
+	return &stream{
+		id: id, root: root, ready: make(chan struct{}, 1),
+		limits: streamLimits{soft: bufferBytes / 4, hard: bufferBytes},
+	}
+}
+
+// ID implements infer.Stream.
+func (s *stream) ID() string { return s.id }
+
+// Ready implements infer.Stream.
+func (s *stream) Ready() <-chan struct{} { return s.ready }
+
+// Drain implements infer.Stream.
+func (s *stream) Drain(buf []infer.Event) []infer.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf = append(buf, s.pending...)
+	clear(s.pending) // let go of texts and token slices
+	s.pending = s.pending[:0]
+	s.bytes = 0
+	return buf
+}
+
+// Cancel implements infer.Stream. The first reason stands.
+func (s *stream) Cancel(reason infer.CancelReason) {
+	s.mu.Lock()
+	request := s.request
+	if s.finished || s.reason != "" {
+		request = nil
+	} else {
+		s.reason = reason
+	}
+	s.mu.Unlock()
+	if request != nil {
+		s.root.Send(request, &Cancel{Reason: reason})
+	}
+}
+
+// bind names the request actor, so that a Cancel finds it, and returns the
+// reason of a Cancel that came before.
+func (s *stream) bind(request *actor.PID) infer.CancelReason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.request = request
+	return s.reason
+}
+
+// push appends a delta, or merges it into a pending one of the same choice. It
+// reports false, and drops this delta and all later ones, when the reader lags by
+// more than the bound: the request must be cancelled.
+func (s *stream) push(d infer.Delta) bool {
+	s.mu.Lock()
+	if s.overflow || s.bytes > s.limits.hard {
+		s.overflow = true
+		s.mu.Unlock()
+		return false
+	}
+	if !s.finished {
+		s.bytes += deltaBytes(&d)
+		if s.bytes <= s.limits.soft || !s.merge(&d) {
+			s.bytes += eventBytes
+			s.pending = append(s.pending, infer.Event{Delta: d})
+		}
+	}
+	s.mu.Unlock()
+	s.wake()
+	return true
+}
+
+// finish appends the Final; later calls do nothing.
+func (s *stream) finish(f *infer.Final) {
+	s.mu.Lock()
+	if s.finished {
+		s.mu.Unlock()
+		return
+	}
+	s.finished = true
+	s.pending = append(s.pending, infer.Event{Final: f})
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *stream) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// merge adds d to the latest pending delta of its choice. The order between
+// choices carries no meaning, so that others may lie in between.
+func (s *stream) merge(d *infer.Delta) bool {
+	for i := len(s.pending) - 1; i >= 0; i-- {
+		last := &s.pending[i].Delta
+		if last.Index != d.Index {
+			continue
+		}
+		if len(last.Text)+len(d.Text) > maxMergedText || len(last.TokenIDs) >= maxMergedTokens {
+			return false
+		}
+		last.Text += d.Text
+		// The slices may share memory with other deltas of their step: clip them,
+		// so that append copies.
+		last.TokenIDs = append(last.TokenIDs[:len(last.TokenIDs):len(last.TokenIDs)], d.TokenIDs...)
+		last.Logprobs = append(last.Logprobs[:len(last.Logprobs):len(last.Logprobs)], d.Logprobs...)
+		last.NumOutputTokens = d.NumOutputTokens
+		last.FinishReason, last.StopReason = d.FinishReason, d.StopReason
+		return true
+	}
+	return false
+}
+
+// Sizes are estimates of what a pending delta keeps alive, in bytes.
+const (
+	eventBytes   = 192 // an infer.Event with its slice headers
+	logprobBytes = 40  // an infer.TokenLogprob with a short text
+)
+
+func deltaBytes(d *infer.Delta) int {
+	size := len(d.Text) + 4*len(d.TokenIDs) + logprobsBytes(d.Logprobs)
+	if d.Prompt != nil {
+		size += len(d.Prompt.Text) + 4*len(d.Prompt.TokenIDs) + logprobsBytes(d.Prompt.Logprobs)
+	}
+	return size
+}
+
+func logprobsBytes(logprobs []infer.TokenLogprobs) int {
+	size := 0
+	for i := range logprobs {
+		size += logprobBytes * (1 + len(logprobs[i].Top))
+	}
+	return size
+}
