@@ -1,10 +1,15 @@
 package http
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
 )
@@ -77,6 +82,7 @@ func (o Options) withDefaults() Options {
 	if o.ResponseRole == "" {
 		o.ResponseRole = "assistant"
 	}
+	o.RootPath = strings.TrimRight(o.RootPath, "/")
 	setDefault(&o.BodyLimit, defaultBodyLimit)
 	setDefault(&o.HeaderLimit, defaultHeaderLimit)
 	setDefault(&o.ReadTimeout, defaultReadTimeout)
@@ -91,5 +97,44 @@ func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
+	}
+}
+
+// validate refuses what no default can mend.
+func (o *Options) validate() error {
+	for name, value := range map[string]int{
+		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
+		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
+	} {
+		if value < 0 {
+			return fmt.Errorf("http: Options.%s is negative", name)
+		}
+	}
+	if o.MaxLogprobs < -1 {
+		return fmt.Errorf("http: Options.MaxLogprobs is %d; it must be at least -1", o.MaxLogprobs)
+	}
+	if o.RootPath != "" && !strings.HasPrefix(o.RootPath, "/") {
+		return fmt.Errorf("http: Options.RootPath %q does not begin with a slash", o.RootPath)
+	}
+	if slices.Contains(o.APIKeys, "") {
+		return errors.New("http: Options.APIKeys holds an empty key")
+	}
+	return nil
+}
+
+// profile is the part of the options that package openai reads.
+func (o *Options) profile() openai.Profile {
+	return openai.Profile{
+		Model:                  o.Generator.Model(),
+		MaxLogprobs:            o.MaxLogprobs,
+		MaxNumSequences:        o.MaxNumSequences,
+		MaxStopStrings:         o.MaxStopStrings,
+		PriorityScheduling:     o.PriorityScheduling,
+		ResponseRole:           o.ResponseRole,
+		SystemFingerprint:      o.SystemFingerprint,
+		PerRequestMetrics:      o.PerRequestMetrics,
+		ForceIncludeUsage:      o.ForceIncludeUsage,
+		PromptTokensDetails:    o.PromptTokensDetails,
+		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,
 	}
 }

@@ -2,31 +2,175 @@ package http
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
+)
+
+// shutdownGrace is how long cancelled streams may take to write their last event.
+const shutdownGrace = 2 * time.Second
+
+var (
+	errPanic    = errors.New("panic in a handler")
+	errShutDown = errors.New("http: the server is shut down")
 )
 
 // Server answers HTTP requests with the Generator of its Options.
 type Server struct {
-	opts Options
+	opts    Options
+	profile openai.Profile
+	keys    [][sha256.Size]byte
+	created int64 // unix seconds; the models' `created`
+
+	http     *fasthttp.Server
+	routes   fasthttp.RequestHandler
+	watcher  *watcher
+	conns    connSet
+	calls    callSet
+	bodies   budget
+	draining atomic.Bool
+
+	mu        sync.Mutex // guards listeners, and draining against them
+	listeners []*listener
 }
 
 // New returns a server that listens to nothing yet. It fails if o has no
-// Generator or a negative limit.
+// Generator or a negative limit. A server that was made must be shut down, even
+// if it never served.
 func New(o Options) (*Server, error) {
 	if o.Generator == nil {
 		return nil, errors.New("http: Options.Generator is not set")
 	}
-	return &Server{opts: o.withDefaults()}, nil
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	watcher, err := newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: o, profile: o.profile(), created: time.Now().Unix(), watcher: watcher}
+	for _, key := range o.APIKeys {
+		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
+	}
+	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
+	s.calls.calls = make(map[*call]struct{})
+	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)
+	s.setUp()
+	return s, nil
 }
 
-// Serve accepts connections from ln until Shutdown, then returns nil. It owns ln.
+// setUp makes fiber's router and takes over its server: limits are answered by
+// parseError, and serve stands before the router.
+func (s *Server) setUp() {
+	app := fiber.New(fiber.Config{
+		DisableStartupMessage:        true,
+		CaseSensitive:                true,
+		StreamRequestBody:            true, // bodies are read by readBody, into memory that is not kept
+		DisablePreParseMultipartForm: true,
+		BodyLimit:                    s.opts.BodyLimit,
+		ReadBufferSize:               s.opts.HeaderLimit,
+		ReadTimeout:                  s.opts.ReadTimeout,
+		IdleTimeout:                  s.opts.IdleTimeout,
+		ErrorHandler: func(c *fiber.Ctx, err error) error {
+			s.fail(c.Context(), err)
+			return nil
+		},
+	})
+	s.addRoutes(app)
+	s.routes = app.Handler()
+	s.http = app.Server()
+	s.http.Handler = s.serve
+	s.http.ErrorHandler = s.parseError
+	s.http.ExpectHandler = s.expect
+	s.http.ConnState = s.conns.track
+	s.http.CloseOnShutdown = true
+}
+
+// Serve accepts connections from ln until Shutdown, then returns nil. It owns
+// ln and may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	return ln.Close()
+	l := &listener{Listener: ln}
+	s.mu.Lock()
+	if s.draining.Load() {
+		s.mu.Unlock()
+		return errors.Join(errShutDown, l.Close())
+	}
+	s.listeners = append(s.listeners, l)
+	s.mu.Unlock()
+	return s.http.Serve(l)
 }
 
-// Shutdown closes the listener at once, lets requests in flight run until ctx
-// ends, then cancels them. It returns ctx's error if it had to.
+// Shutdown closes the listeners and idle connections at once and lets requests
+// in flight run until ctx ends. Then it cancels them, waits a moment for their
+// last event, closes what is left, and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	return ctx.Err()
+	if err := s.stopAccepting(); err != nil {
+		return err
+	}
+	forced, force := context.WithCancel(context.Background())
+	defer force()
+	done := make(chan error, 1)
+	go func() { done <- s.http.ShutdownWithContext(forced) }()
+	s.conns.closeUnused()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		s.calls.cancelAll(infer.CancelShutdown)
+		s.awaitEnd(done)
+	}
+	s.conns.closeAll()
+	s.watcher.close()
+	return err
+}
+
+// stopAccepting closes the listeners, those of a Serve that has just begun included.
+func (s *Server) stopAccepting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Swap(true) {
+		return errShutDown
+	}
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// awaitEnd gives cancelled requests their grace, then closes their connections.
+func (s *Server) awaitEnd(done <-chan error) {
+	grace := time.NewTimer(shutdownGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		s.conns.closeAll()
+		<-done
+	}
+}
+
+// logPanic records a panic with its stack; the process lives on.
+func (s *Server) logPanic(x *exchange, reason any) {
+	s.opts.Logger.Error("panic", "path", x.path, "reason", reason, "stack", string(debug.Stack()))
+}
+
+// newID returns 32 hex digits.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }

@@ -83,8 +83,9 @@ func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 // isEmpty: a piece of text held back gives no chunk unless its tokens are shown.
 func (s *Stream) isEmpty(d *infer.Delta) bool {
 	r := s.reply
-	return d.Text == "" && d.FinishReason == infer.FinishNone && len(d.Logprobs) == 0 &&
-		(d.Prompt == nil || r.chat) && (!r.ReturnTokenIDs || len(d.TokenIDs) == 0)
+	showsPrompt := d.Prompt != nil && !r.chat && (r.Echo || r.ReturnTokenIDs)
+	showsTokens := len(d.Logprobs) > 0 || (r.ReturnTokenIDs && len(d.TokenIDs) > 0)
+	return d.Text == "" && d.FinishReason == infer.FinishNone && !showsPrompt && !showsTokens
 }
 
 // appendChunkEnd appends what follows a chunk's choices.

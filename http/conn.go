@@ -1,0 +1,133 @@
+package http
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// When a connection is closed while the client still sends, the kernel resets
+// it and the client may never see the answer (a 413, say). Such a connection
+// lingers: it takes what still comes, within these bounds, before it closes.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 256 << 20
+)
+
+// rawConn returns the file descriptor's handle of a connection, nil if there is none.
+func rawConn(c net.Conn) syscall.RawConn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// streamConn is what TCP and Unix connections have in common.
+type streamConn interface {
+	net.Conn
+	syscall.Conn
+	CloseWrite() error
+}
+
+// lingerConn is a connection that can linger when it is closed.
+type lingerConn struct {
+	streamConn
+	linger atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c *lingerConn) Close() error {
+	if c.linger.Load() && c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, c.streamConn, lingerBytes)
+	}
+	return c.streamConn.Close()
+}
+
+// lingerOnClose marks c for the case that the answer goes out before the
+// request has been read to its end.
+func lingerOnClose(c net.Conn) {
+	if lc, ok := c.(*lingerConn); ok {
+		lc.linger.Store(true)
+	}
+}
+
+// listener makes every connection that can linger one that does, and may be
+// closed more than once.
+type listener struct {
+	net.Listener
+	once sync.Once
+	err  error // of the first Close
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { l.err = l.Listener.Close() })
+	return l.err
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	// Not for tls.Conn: fasthttp recognises TLS by its type.
+	if sc, ok := c.(streamConn); ok {
+		return &lingerConn{streamConn: sc}, nil
+	}
+	return c, nil
+}
+
+// connSet knows the open connections, so that shutting down can close them.
+type connSet struct {
+	mu     sync.Mutex
+	states map[net.Conn]fasthttp.ConnState
+}
+
+// track is fasthttp's ConnState hook.
+func (s *connSet) track(c net.Conn, state fasthttp.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == fasthttp.StateClosed || state == fasthttp.StateHijacked {
+		delete(s.states, c)
+		return
+	}
+	s.states[c] = state
+}
+
+// closeUnused closes the connections on which nothing has been received yet;
+// fasthttp would wait five seconds for them.
+func (s *connSet) closeUnused() {
+	s.close(func(state fasthttp.ConnState) bool { return state == fasthttp.StateNew })
+}
+
+// closeAll closes every connection, without lingering.
+func (s *connSet) closeAll() { s.close(func(fasthttp.ConnState) bool { return true }) }
+
+func (s *connSet) close(matches func(fasthttp.ConnState) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, state := range s.states {
+		if !matches(state) {
+			continue
+		}
+		if lc, ok := c.(*lingerConn); ok {
+			lc.linger.Store(false)
+		}
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,198 @@
+package http
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	// keptBuffer is the largest buffer a stream keeps between two flushes.
+	keptBuffer = 64 << 10
+	// A write deadline is moved when this share of it has passed, not at every flush.
+	deadlineSlack = 8
+)
+
+var errClientGone = errors.New("the client has closed the connection")
+
+// events is the body of a streamed answer. The goroutine that owns the
+// connection pulls it: it waits for the request's events, writes all that are
+// pending as one chunk, and sees at once when a write fails. No other goroutine
+// and no pipe stands between the stream and the socket.
+type events struct {
+	server   *Server
+	ctx      *fasthttp.RequestCtx
+	call     *call
+	exchange *exchange
+	stream   infer.Stream
+	writer   *openai.Stream
+
+	pending   []infer.Event
+	buf       []byte
+	unread    []byte // rest of buf, for Read
+	numBytes  int
+	deadline  time.Time // the connection's write deadline
+	keepAlive *time.Timer
+	lastWrite time.Time
+	ended     bool // nothing follows
+	closed    bool
+}
+
+func (s *Server) newEvents(ctx *fasthttp.RequestCtx, c *call, reply *openai.Reply, stream infer.Stream) *events {
+	e := &events{server: s, ctx: ctx, call: c, exchange: exchangeOf(ctx), stream: stream, writer: reply.NewStream(), lastWrite: time.Now()}
+	if s.opts.SSEKeepAlive > 0 {
+		e.keepAlive = time.NewTimer(s.opts.SSEKeepAlive)
+	}
+	return e
+}
+
+// SupportsBodyWriteTo tells fasthttp to use WriteTo.
+func (e *events) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo implements io.WriterTo: each Write is one HTTP chunk, flushed.
+func (e *events) WriteTo(w io.Writer) (written int64, err error) {
+	for !e.ended {
+		chunk, err := e.next()
+		if err != nil {
+			return written, err
+		}
+		if len(chunk) == 0 {
+			continue
+		}
+		if err := e.moveDeadline(); err != nil {
+			return written, e.abandon(err)
+		}
+		n, err := w.Write(chunk)
+		written += int64(n)
+		e.numBytes += n
+		if err != nil {
+			return written, e.abandon(err)
+		}
+	}
+	return written, nil
+}
+
+// Read implements io.Reader for writers that do not know WriteTo.
+func (e *events) Read(p []byte) (int, error) {
+	for len(e.unread) == 0 {
+		if e.ended {
+			return 0, io.EOF
+		}
+		chunk, err := e.next()
+		if err != nil {
+			return 0, err
+		}
+		e.unread = chunk
+	}
+	n := copy(p, e.unread)
+	e.unread = e.unread[n:]
+	e.numBytes += n
+	return n, nil
+}
+
+// next waits and returns what is to be written, possibly nothing. A panic on
+// the way ends this stream alone, with an error event.
+func (e *events) next() (chunk []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.server.logPanic(e.exchange, r)
+			e.call.cancel(infer.CancelAdmin)
+			e.ended = true
+			chunk = openai.AppendErrorEvent(nil, infer.Internal(errPanic))
+		}
+	}()
+	var tick <-chan time.Time
+	if e.keepAlive != nil {
+		tick = e.keepAlive.C
+	}
+	select {
+	case <-e.stream.Ready():
+		return e.drain(), nil
+	case <-tick:
+		return e.signOfLife(), nil
+	case <-e.call.gone:
+		return nil, errClientGone
+	}
+}
+
+// drain appends all pending events to the buffer.
+func (e *events) drain() []byte {
+	if cap(e.buf) > keptBuffer {
+		e.buf = nil
+	}
+	e.buf = e.buf[:0]
+	e.pending = e.stream.Drain(e.pending[:0])
+	for i := range e.pending {
+		event := &e.pending[i]
+		if event.Final == nil {
+			e.buf = e.writer.AppendDelta(e.buf, &event.Delta)
+			continue
+		}
+		e.ended = true
+		e.buf = e.writer.AppendFinal(e.buf, event.Final)
+		if event.Final.Err != nil {
+			e.server.opts.Logger.Warn("stream failed", "path", e.exchange.path, "err", event.Final.Err)
+		}
+		break
+	}
+	return e.buf
+}
+
+// signOfLife returns a comment if nothing has been written for a whole interval.
+func (e *events) signOfLife() []byte {
+	interval := e.server.opts.SSEKeepAlive
+	if quiet := time.Since(e.lastWrite); quiet < interval {
+		e.keepAlive.Reset(interval - quiet)
+		return nil
+	}
+	e.keepAlive.Reset(interval)
+	return append(e.buf[:0], openai.KeepAlive...)
+}
+
+// moveDeadline gives the next write its time.
+func (e *events) moveDeadline() error {
+	e.lastWrite = time.Now()
+	timeout := e.server.opts.WriteTimeout
+	if e.deadline.Sub(e.lastWrite) > timeout-timeout/deadlineSlack {
+		return nil
+	}
+	e.deadline = e.lastWrite.Add(timeout)
+	return e.ctx.SetWriteDeadline(e.deadline)
+}
+
+// abandon cancels the request after a failed write: too slow, or gone.
+func (e *events) abandon(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.call.cancel(infer.CancelSlowClient)
+	} else {
+		e.call.cancel(infer.CancelClientGone)
+	}
+	return err
+}
+
+// Close ends the call; a request whose end was not written is cancelled.
+// fasthttp calls it when the body is over, however it ended.
+func (e *events) Close() error {
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	if e.keepAlive != nil {
+		e.keepAlive.Stop()
+	}
+	status := fasthttp.StatusOK
+	if !e.ended {
+		status = statusClientGone
+		e.call.cancel(infer.CancelClientGone)
+	}
+	e.server.end(e.call)
+	if e.exchange.streamed {
+		e.server.observe(e.exchange, status, e.numBytes)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package http
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	noRoute     = "none" // the handler label of paths that match no route
+	maxLogPath  = 256
+	exchangeKey = "troupe.exchange"
+	chunked     = -1 // fasthttp's content length of a body that comes in chunks
+
+	headerRequestID = "X-Request-Id"
+	headerPriority  = "X-Vllm-Priority"
+)
+
+// exchange is what the server remembers of one request until its answer is
+// over. It holds no memory of the server's buffers.
+type exchange struct {
+	start        time.Time
+	route        string // template of the matched route, noRoute until then
+	method, path string
+	requestID    string // the client's X-Request-Id, "" if it is not valid
+	requestBytes int
+	bodyRead     bool // the whole body was read
+	streamed     bool // the answer ends with its event stream, not with the handler
+}
+
+// exchangeOf returns the exchange of a request.
+func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
+	if x, ok := ctx.UserValue(exchangeKey).(*exchange); ok {
+		return x
+	}
+	return &exchange{route: noRoute}
+}
+
+// serve is the outermost handler: everything that holds for each request,
+// whatever its route, is here.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	x := &exchange{start: time.Now(), route: noRoute, method: string(ctx.Method())}
+	ctx.SetUserValue(exchangeKey, x)
+	defer s.finishHandler(ctx, x)
+	if root := s.opts.RootPath; root != "" {
+		if rest, ok := strings.CutPrefix(string(ctx.URI().PathOriginal()), root); ok && strings.HasPrefix(rest, "/") {
+			ctx.URI().SetPath(rest)
+		}
+	}
+	x.path = string(ctx.URI().PathOriginal())
+	s.requestID(ctx, x)
+	if s.cors(ctx) {
+		return
+	}
+	if !s.authorized(ctx, x.path) {
+		writeJSON(ctx, fasthttp.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
+		return
+	}
+	if !slices.Contains(fiber.DefaultMethods, x.method) {
+		writeProblem(ctx, problemOf(fiber.ErrMethodNotAllowed))
+		return
+	}
+	s.routes(ctx)
+}
+
+// finishHandler runs when the handler has returned or panicked.
+func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
+	if r := recover(); r != nil {
+		x.streamed = false
+		s.logPanic(x, r)
+		ctx.Response.Reset()
+		s.fail(ctx, errPanic)
+	}
+	if size := ctx.Request.Header.ContentLength(); !x.bodyRead && (size > 0 || size == chunked) {
+		ctx.SetConnectionClose()
+		lingerOnClose(ctx.Conn())
+	}
+	_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
+	if !x.streamed {
+		s.observe(x, ctx.Response.StatusCode(), len(ctx.Response.Body()))
+	}
+}
+
+// observe records a request whose answer is over.
+func (s *Server) observe(x *exchange, status, responseBytes int) {
+	took := time.Since(x.start)
+	s.opts.HTTPMetrics.Observe(x.route, x.method, status, took, x.requestBytes, responseBytes)
+	if !s.opts.AccessLog || slices.Contains(s.opts.AccessLogExclude, x.path) {
+		return
+	}
+	s.opts.Logger.Info("request", "method", x.method, "path", x.path[:min(len(x.path), maxLogPath)], "status", status,
+		"ms", float64(took.Microseconds())/1e3, "bytes_in", x.requestBytes, "bytes_out", responseBytes, "request_id", x.requestID)
+}
+
+// requestID takes the client's id for the log, and gives the response one if
+// the server is told to: the client's, else a fresh one.
+func (s *Server) requestID(ctx *fasthttp.RequestCtx, x *exchange) {
+	id := string(ctx.Request.Header.Peek(headerRequestID))
+	if id != "" && openai.CheckRequestID(id, headerRequestID) == nil {
+		x.requestID = id
+	}
+	if !s.opts.RequestIDHeaders {
+		return
+	}
+	if id = x.requestID; id == "" {
+		id = newID()
+	}
+	ctx.Response.Header.Set(headerRequestID, id)
+}

@@ -1,0 +1,132 @@
+package http
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
+)
+
+// statusClientGone is what is logged and counted of a request whose client left
+// before its answer; nginx's number, since HTTP has none.
+const statusClientGone = 499
+
+// parse is openai.ParseChat or openai.ParseCompletion.
+type parse func([]byte, *openai.Profile, openai.Envelope) (*openai.Call, error)
+
+// generate serves the endpoints that generate text.
+func (s *Server) generate(p parse) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		var req *openai.Call
+		err := s.withBody(c, func(body []byte) (err error) {
+			req, err = p(body, &s.profile, envelope(c))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return s.run(c.Context(), req)
+	}
+}
+
+// envelope copies what a request needs of its headers.
+func envelope(c *fiber.Ctx) openai.Envelope {
+	h := &c.Request().Header
+	return openai.Envelope{
+		NewID:     newID(),
+		RequestID: string(h.Peek(headerRequestID)),
+		Priority:  string(h.Peek(headerPriority)),
+		Created:   time.Now().Unix(),
+		Arrival:   infer.Now(),
+	}
+}
+
+// run admits a request and answers it. Every refusal comes before the first
+// byte, as a status of its own.
+func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call) error {
+	x, admission := s.begin(ctx.Conn(), true)
+	streamed := false
+	defer func() {
+		if !streamed { // else the event stream ends the call
+			s.end(x)
+		}
+	}()
+	stream, err := s.opts.Generator.Generate(admission, req.Request)
+	switch {
+	case err != nil && x.hasGone():
+		return clientGone(ctx)
+	case err != nil:
+		return err
+	}
+	x.attach(stream)
+	if !req.Reply.Stream {
+		return s.answer(ctx, x, req, stream)
+	}
+	events := s.newEvents(ctx, x, &req.Reply, stream)
+	streamed = true
+	ctx.SetContentType("text/event-stream; charset=utf-8")
+	ctx.Response.Header.Set(fiber.HeaderCacheControl, "no-cache")
+	ctx.Response.Header.Set("X-Accel-Buffering", "no") // proxies must not hold chunks back
+	if !ctx.Request.Header.IsHTTP11() {
+		return s.answerBuffered(ctx, events)
+	}
+	ctx.Response.ImmediateHeaderFlush = true
+	ctx.Response.SetBodyStream(events, -1)
+	events.exchange.streamed = true
+	return nil
+}
+
+// clientGone leaves a mark for the log and the metrics; nobody reads the answer.
+func clientGone(ctx *fasthttp.RequestCtx) error {
+	ctx.SetStatusCode(statusClientGone)
+	ctx.SetConnectionClose()
+	return nil
+}
+
+// answer waits for the whole output and writes one body.
+func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call, stream infer.Stream) error {
+	over := false
+	defer func() {
+		if !over {
+			x.cancel(infer.CancelAdmin)
+		}
+	}()
+	collector := req.Reply.NewCollector()
+	var pending []infer.Event
+	for {
+		select {
+		case <-x.gone:
+			return clientGone(ctx)
+		case <-stream.Ready():
+		}
+		pending = stream.Drain(pending[:0])
+		for i := range pending {
+			final := pending[i].Final
+			if final == nil {
+				collector.Add(&pending[i].Delta)
+				continue
+			}
+			over = true
+			if final.Err != nil {
+				return final.Err
+			}
+			writeJSON(ctx, fasthttp.StatusOK, collector.AppendBody(nil, final))
+			return nil
+		}
+	}
+}
+
+// answerBuffered sends the events of a stream as one body: HTTP/1.0 has no
+// chunks to send them in.
+func (s *Server) answerBuffered(ctx *fasthttp.RequestCtx, events *events) error {
+	defer events.Close()
+	var body bytes.Buffer
+	if _, err := events.WriteTo(&body); err != nil {
+		return clientGone(ctx)
+	}
+	ctx.Response.SetBodyRaw(body.Bytes())
+	return nil
+}

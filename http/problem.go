@@ -1,0 +1,92 @@
+package http
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
+)
+
+// statusError is a failure that HTTP itself has a status for and infer has no code for.
+type statusError struct {
+	status  int
+	message string
+}
+
+// Error implements error.
+func (e *statusError) Error() string { return e.message }
+
+// problemOf turns any error that a handler returns into what the client sees.
+func problemOf(err error) openai.Problem {
+	var status *statusError
+	if errors.As(err, &status) {
+		return statusProblem(status.status, status.message)
+	}
+	var fiberErr *fiber.Error
+	if !errors.As(err, &fiberErr) {
+		return openai.FromError(infer.AsError(err))
+	}
+	switch fiberErr.Code {
+	case http.StatusNotFound:
+		return openai.FromError(infer.Errorf(infer.CodeNotFound, "", "Not Found"))
+	case http.StatusMethodNotAllowed:
+		return statusProblem(fiberErr.Code, http.StatusText(fiberErr.Code))
+	}
+	return openai.FromError(infer.Internal(err))
+}
+
+func statusProblem(status int, message string) openai.Problem {
+	return openai.Problem{Status: status, Type: http.StatusText(status), Reason: "invalid_request_error", Message: message}
+}
+
+// writeProblem replaces what has been written of a response by an error.
+func writeProblem(ctx *fasthttp.RequestCtx, p openai.Problem) {
+	ctx.Response.ResetBody()
+	writeJSON(ctx, p.Status, p.AppendJSON(nil))
+}
+
+// writeJSON sets a body, which the response then owns.
+func writeJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {
+	ctx.SetStatusCode(status)
+	ctx.SetContentType(fiber.MIMEApplicationJSON)
+	ctx.Response.SetBodyRaw(body)
+}
+
+// fail answers with err; the causes of internal errors go to the log only.
+func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
+	problem := problemOf(err)
+	writeProblem(ctx, problem)
+	inferErr := infer.AsError(err)
+	if inferErr.RetryAfter > 0 {
+		seconds := math.Ceil(inferErr.RetryAfter.Seconds())
+		ctx.Response.Header.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(seconds)))
+	}
+	if problem.Status == http.StatusInternalServerError {
+		s.opts.Logger.Error("request failed", "path", exchangeOf(ctx).path, "err", err)
+	}
+}
+
+// parseError answers what fasthttp could not read as a request. It takes none
+// of the error's own text: that quotes the request.
+func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
+	problem := statusProblem(http.StatusBadRequest, "The request is not valid HTTP")
+	var small *fasthttp.ErrSmallBuffer
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &small):
+		problem = statusProblem(http.StatusRequestHeaderFieldsTooLarge,
+			"The request line and headers are larger than the limit of "+strconv.Itoa(s.opts.HeaderLimit)+" bytes")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		problem = statusProblem(http.StatusRequestTimeout, "The request did not arrive in time")
+	}
+	lingerOnClose(ctx.Conn())
+	_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
+	writeProblem(ctx, problem)
+	s.opts.HTTPMetrics.Observe(noRoute, "other", problem.Status, time.Since(ctx.ConnTime()), 0, len(ctx.Response.Body()))
+}

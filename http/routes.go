@@ -1,0 +1,126 @@
+package http
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+)
+
+// addRoutes registers every endpoint. The template given to each is its label
+// in the metrics.
+func (s *Server) addRoutes(app *fiber.App) {
+	post := func(path string, h fiber.Handler) { app.Post(path, matched(path), h) }
+	get := func(path string, h fiber.Handler) { app.Get(path, matched(path), h) }
+
+	post("/v1/chat/completions", s.generate(openai.ParseChat))
+	post("/v1/completions", s.generate(openai.ParseCompletion))
+	get("/v1/models", s.models)
+	// A model's name may hold slashes; OpenAI's template is shown to the metrics.
+	app.Get("/v1/models/*", matched("/v1/models/{model}"), s.model)
+	post("/tokenize", s.tokenize)
+	post("/detokenize", s.detokenize)
+	for _, path := range []string{"/v1/responses", "/v1/embeddings", "/v1/messages"} {
+		post(path, notImplemented(path))
+	}
+
+	get("/health", s.health)
+	get("/ping", s.health)
+	post("/ping", s.health)
+	get("/version", s.version)
+	get("/load", s.load)
+	if s.opts.Gatherer != nil {
+		handler := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
+		get("/metrics", func(c *fiber.Ctx) error {
+			handler(c.Context())
+			return nil
+		})
+	}
+}
+
+// matched notes which route a request took.
+func matched(template string) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		exchangeOf(c.Context()).route = template
+		return c.Next()
+	}
+}
+
+// notImplemented answers for endpoints of a later version.
+func notImplemented(path string) fiber.Handler {
+	return func(*fiber.Ctx) error {
+		return infer.Errorf(infer.CodeNotImplemented, "", "%s is not supported by this version", path)
+	}
+}
+
+func (s *Server) health(c *fiber.Ctx) error {
+	if s.draining.Load() || s.opts.Generator.Health() != nil {
+		c.Status(http.StatusServiceUnavailable)
+	}
+	return nil
+}
+
+func (s *Server) version(c *fiber.Ctx) error {
+	return c.JSON(map[string]string{"version": s.opts.Version})
+}
+
+func (s *Server) load(c *fiber.Ctx) error {
+	load := 0
+	if s.opts.ServerLoadTracking {
+		load = s.calls.load()
+	}
+	return c.JSON(map[string]int{"server_load": load})
+}
+
+func (s *Server) models(c *fiber.Ctx) error {
+	writeJSON(c.Context(), http.StatusOK, openai.AppendModels(nil, s.profile.Model, s.created))
+	return nil
+}
+
+func (s *Server) model(c *fiber.Ctx) error {
+	name, err := url.PathUnescape(c.Params("*"))
+	if err != nil || !slices.Contains(s.profile.Model.ServedNames, name) {
+		return openai.ModelNotFound(name)
+	}
+	writeJSON(c.Context(), http.StatusOK, openai.AppendModel(nil, s.profile.Model, name, s.created))
+	return nil
+}
+
+func (s *Server) tokenize(c *fiber.Ctx) error {
+	return s.withBody(c, func(body []byte) error {
+		req, err := openai.ParseTokenize(body, &s.profile)
+		if err != nil {
+			return err
+		}
+		x, ctx := s.begin(c.Context().Conn(), false)
+		defer s.end(x)
+		res, err := s.opts.Generator.Tokenize(ctx, req)
+		if err != nil {
+			return err
+		}
+		writeJSON(c.Context(), http.StatusOK, openai.AppendTokenized(nil, res, s.profile.Model))
+		return nil
+	})
+}
+
+func (s *Server) detokenize(c *fiber.Ctx) error {
+	return s.withBody(c, func(body []byte) error {
+		ids, err := openai.ParseDetokenize(body, &s.profile)
+		if err != nil {
+			return err
+		}
+		x, ctx := s.begin(c.Context().Conn(), false)
+		defer s.end(x)
+		text, err := s.opts.Generator.Detokenize(ctx, ids)
+		if err != nil {
+			return err
+		}
+		writeJSON(c.Context(), http.StatusOK, openai.AppendDetokenized(nil, text))
+		return nil
+	})
+}
