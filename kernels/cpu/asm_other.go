@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package cpu
 
 // Without assembly every kernel runs as Go: these take no part of the work.

@@ -1,0 +1,259 @@
+package main
+
+import "fmt"
+
+// Registers of a product:
+//
+//	DI  the Gemm                 R8  first tile of the group   R9   bytes between tiles
+//	R10 output of the group      R11 tiles left                R12  bytes between output rows
+//	AX  weights, tiles 0-3       SI  weights, tiles 4-7        BX   3 * R9
+//	DX  panel, then output       CX  pairs of columns left     R13  scratch
+//
+// Columns are taken two at a time, because a BF16 tile holds them in pairs; an
+// odd last one is computed after the loop.
+
+// format is a weight format.
+type format struct {
+	name string
+	pair int // bytes of two columns of a tile
+}
+
+var formats = []format{{"F32", 128}, {"F16", 64}, {"BF16", 64}}
+
+// gemms writes one function per format, with a branch per number of columns.
+func gemms(f *file, s *isa) {
+	for _, w := range formats {
+		f.function("gemm"+w.name+s.name, "(args *Gemm)", 8)
+		f.op("MOVQ", "args+0(FP)", "DI")
+		f.op("MOVQ", "Gemm_W(DI)", "R8")
+		f.op("MOVQ", "Gemm_TileBytes(DI)", "R9")
+		f.op("MOVQ", "Gemm_Out(DI)", "R10")
+		f.op("MOVQ", "Gemm_Tiles(DI)", "R11")
+		f.op("MOVQ", "Gemm_LDO(DI)", "R12")
+		f.op("SHLQ", imm(2), "R12")
+		f.op("LEAQ", "(R9)(R9*2)", "BX")
+		if w.name == "BF16" {
+			k := &kernel{file: f, isa: s, format: w}
+			f.comment("the mask of odd columns: the high half of every lane")
+			if s.evex {
+				f.op("VPTERNLOGD", imm(255), k.mask(), k.mask(), k.mask())
+			} else {
+				f.op("VPCMPEQD", k.mask(), k.mask(), k.mask())
+			}
+			f.op("VPSLLD", imm(16), k.mask(), k.mask())
+		}
+		f.op("MOVQ", "Gemm_NR(DI)", "R13")
+		for nr := 2; nr <= s.maxCols; nr++ {
+			f.op("CMPQ", "R13", imm(nr))
+			f.op("JEQ", fmt.Sprintf("cols%d", nr))
+		}
+		for nr := 1; nr <= s.maxCols; nr++ {
+			f.label(fmt.Sprintf("cols%d", nr))
+			for _, tiles := range s.tiles(nr) {
+				(&kernel{file: f, isa: s, format: w, nr: nr, tiles: tiles}).group()
+			}
+			f.end()
+		}
+	}
+}
+
+// kernel is the code for tiles tiles times nr columns.
+type kernel struct {
+	*file
+	*isa
+	format
+	nr, tiles int
+}
+
+// acc is the accumulator of a tile, column and part.
+func (k *kernel) acc(tile, col, part int) string {
+	return k.reg((tile*k.nr+col)*k.parts + part)
+}
+
+// weight is the register of a tile's widened weights.
+func (k *kernel) weight(tile, part int) string {
+	return k.reg((k.tiles*k.nr+tile)*k.parts + part)
+}
+
+// value is the register of a broadcast activation, mask that of BF16's mask.
+func (k *kernel) value() string { return k.reg(k.last() - 1) }
+func (k *kernel) mask() string  { return k.reg(k.last()) }
+
+func (k *kernel) last() int {
+	if k.evex {
+		return 31
+	}
+	return 15
+}
+
+// group loops over groups of k.tiles tiles while as many are left.
+func (k *kernel) group() {
+	name := fmt.Sprintf("cols%dtiles%d", k.nr, k.tiles)
+	k.label(name)
+	k.op("CMPQ", "R11", imm(k.tiles))
+	k.op("JLT", name+"end")
+	k.start(name)
+	k.op("MOVQ", "R8", "AX")
+	if k.tiles > 4 {
+		k.op("LEAQ", "(R8)(R9*4)", "SI")
+	}
+	k.op("MOVQ", "Gemm_X(DI)", "DX")
+	k.op("MOVQ", "Gemm_K(DI)", "CX")
+	k.op("SHRQ", imm(1), "CX")
+	k.op("JZ", name+"odd")
+	k.op("PCALIGN", imm(32))
+	k.label(name + "pair")
+	k.column(0)
+	k.column(1)
+	k.op("ADDQ", imm(k.pair), "AX")
+	if k.tiles > 4 {
+		k.op("ADDQ", imm(k.pair), "SI")
+	}
+	k.op("ADDQ", imm(8*k.nr), "DX")
+	k.op("DECQ", "CX")
+	k.op("JNZ", name+"pair")
+	k.label(name + "odd")
+	k.op("MOVQ", "Gemm_K(DI)", "CX")
+	k.op("TESTQ", imm(1), "CX")
+	k.op("JZ", name+"store")
+	k.column(0)
+	k.finish(name)
+	k.op("ADDQ", imm(64*k.tiles), "R10")
+	k.op("IMUL3Q", imm(k.tiles), "R9", "R13")
+	k.op("ADDQ", "R13", "R8")
+	k.op("SUBQ", imm(k.tiles), "R11")
+	k.op("JMP", name)
+	k.label(name + "end")
+}
+
+// start clears the accumulators, or with Continue loads them.
+func (k *kernel) start(name string) {
+	k.op("CMPQ", "Gemm_Finish(DI)", "$const_Continue")
+	k.op("JEQ", name+"load")
+	k.each(func(tile, col, part int) { k.zero(k.file, k.acc(tile, col, part)) }, nil)
+	k.op("JMP", name+"go")
+	k.label(name + "load")
+	k.op("MOVQ", "R10", "DX")
+	k.each(func(tile, col, part int) {
+		k.op("VMOVUPS", k.output(tile, part), k.acc(tile, col, part))
+	}, k.nextRow)
+	k.label(name + "go")
+}
+
+// finish stores the accumulators, with Add after adding what is there.
+func (k *kernel) finish(name string) {
+	k.label(name + "store")
+	k.op("CMPQ", "Gemm_Finish(DI)", "$const_Add")
+	k.op("JNE", name+"set")
+	k.op("MOVQ", "R10", "DX")
+	k.each(func(tile, col, part int) {
+		a := k.acc(tile, col, part)
+		k.op("VADDPS", k.output(tile, part), a, a)
+	}, k.nextRow)
+	k.label(name + "set")
+	k.op("MOVQ", "R10", "DX")
+	k.each(func(tile, col, part int) {
+		k.op("VMOVUPS", k.acc(tile, col, part), k.output(tile, part))
+	}, k.nextRow)
+}
+
+// each visits every accumulator, column by column, with between after each
+// column but the last.
+func (k *kernel) each(visit func(tile, col, part int), between func()) {
+	for col := range k.nr {
+		if col > 0 && between != nil {
+			between()
+		}
+		for tile := range k.tiles {
+			for part := range k.parts {
+				visit(tile, col, part)
+			}
+		}
+	}
+}
+
+func (k *kernel) nextRow() { k.op("ADDQ", "R12", "DX") }
+
+// output is where a tile's part is in the output row at DX.
+func (k *kernel) output(tile, part int) string { return mem(64*tile+k.isa.width*part, "DX") }
+
+// column adds the products of one of the two columns at hand.
+func (k *kernel) column(odd int) {
+	if k.nr == 1 {
+		k.oneColumn(odd)
+		return
+	}
+	for tile := range k.tiles {
+		for part := range k.parts {
+			k.widen(tile, part, odd, k.weight(tile, part))
+		}
+	}
+	for col := range k.nr {
+		x := mem(4*(odd*k.nr+col), "DX")
+		if k.tiles == 1 && k.evex {
+			k.op("VFMADD231PS.BCST", x, k.weight(0, 0), k.acc(0, col, 0))
+			continue
+		}
+		k.op("VBROADCASTSS", x, k.value())
+		for tile := range k.tiles {
+			for part := range k.parts {
+				k.op("VFMADD231PS", k.value(), k.weight(tile, part), k.acc(tile, col, part))
+			}
+		}
+	}
+}
+
+// oneColumn is column for a panel of one: each weight is used once, so that a
+// few registers in turn are enough for all tiles.
+func (k *kernel) oneColumn(odd int) {
+	k.op("VBROADCASTSS", mem(4*odd, "DX"), k.value())
+	first := k.tiles * k.parts
+	for tile := range k.tiles {
+		for part := range k.parts {
+			if k.format.name == "F32" {
+				k.op("VFMADD231PS", k.tileAt(tile, part, odd), k.value(), k.acc(tile, 0, part))
+				continue
+			}
+			w := k.reg(first + (tile*k.parts+part)%4)
+			k.widen(tile, part, odd, w)
+			k.op("VFMADD231PS", k.value(), w, k.acc(tile, 0, part))
+		}
+	}
+}
+
+// widen loads sixteen weights of one column, or the part of them, as float32.
+func (k *kernel) widen(tile, part, odd int, to string) {
+	at := k.tileAt(tile, part, odd)
+	switch {
+	case k.format.name == "F32":
+		k.op("VMOVUPS", at, to)
+	case k.format.name == "F16":
+		k.op("VCVTPH2PS", at, to)
+	case odd == 1:
+		k.op(k.and(), at, k.mask(), to)
+	case k.evex:
+		k.op("VPSLLD", imm(16), at, to)
+	default:
+		k.op(k.load(), at, to)
+		k.op("VPSLLD", imm(16), to, to)
+	}
+}
+
+// tileAt is the address of one column's part of a tile.
+func (k *kernel) tileAt(tile, part, odd int) string {
+	disp := 0
+	switch k.format.name {
+	case "F32":
+		disp = 64*odd + k.isa.width*part
+	case "F16":
+		disp = 32*odd + k.isa.width/2*part
+	case "BF16": // both columns are in the same lanes
+		disp = k.isa.width * part
+	}
+	base := "AX"
+	if tile >= 4 {
+		base, tile = "SI", tile-4
+	}
+	at := mem(disp, base)
+	return at + [...]string{"", "(R9*1)", "(R9*2)", "(BX*1)"}[tile]
+}

@@ -1,0 +1,64 @@
+// Command asmgen writes the assembly of package kernels/cpu into the current
+// folder: one file per instruction set for the matrix products and one for the
+// row operations, and the Go declarations. Run it with go generate.
+//
+// Both instruction sets are written by the same code: an [isa] says how many
+// registers make up the sixteen lanes of a tile, and every kernel is a loop over
+// those parts. So the order of operations is the same by construction.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	for name, content := range generate() {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// generate returns every file by name.
+func generate() map[string][]byte {
+	files := map[string][]byte{}
+	decl := newFile("package cpu", "", "// The functions below have no bounds checks: their callers check.")
+	for _, s := range []*isa{avx2, avx512} {
+		g := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
+		gemms(g, s)
+		files["gemm_"+s.file+"_amd64.s"] = g.bytes()
+		v := newFile(`#include "textflag.h"`)
+		constants(v)
+		rows(v, s)
+		files["rows_"+s.file+"_amd64.s"] = v.bytes()
+		declare(decl, s)
+	}
+	p := newFile(`#include "textflag.h"`)
+	packFour(p)
+	files["pack_amd64.s"] = p.bytes()
+	decl.line("")
+	decl.line("//go:noescape")
+	decl.line("func packFour(dst, src *float32, quads, ldBytes, strideBytes int)")
+	files["decl_amd64.go"] = decl.bytes()
+	return files
+}
+
+// declare writes the Go declarations of an instruction set's kernels.
+func declare(f *file, s *isa) {
+	for _, d := range []string{
+		"gemmF32%s(args *Gemm)",
+		"gemmF16%s(args *Gemm)",
+		"gemmBF16%s(args *Gemm)",
+		"sumSquares%s(x *float32, groups int, acc *lanes)",
+		"scaleMul%s(dst, x, w *float32, groups int, scale float32)",
+		"siluMul%s(dst, gate, up *float32, groups int)",
+		"scaleMax%s(x *float32, groups int, scale float32, acc *lanes)",
+		"expSum%s(x *float32, groups int, shift float32, acc *lanes)",
+	} {
+		f.line("")
+		f.line("//go:noescape")
+		f.line("func "+d, s.name)
+	}
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// The constants of exp, each repeated over sixteen lanes so that every
+// instruction set can use it as a memory operand. They are those of exp32.
+var expConstants = []struct {
+	name string
+	bits uint32
+}{
+	{"min", f32(-88.1)},
+	{"max", f32(88)},
+	{"log2e", f32(1.44269504088896341)},
+	{"ln2Hi", f32(-0.693359375)},
+	{"ln2Lo", f32(2.12194440e-4)},
+	{"p0", f32(1.9875691500e-4)},
+	{"p1", f32(1.3981999507e-3)},
+	{"p2", f32(8.3334519073e-3)},
+	{"p3", f32(4.1665795894e-2)},
+	{"p4", f32(1.6666665459e-1)},
+	{"p5", f32(5.0000001201e-1)},
+	{"one", f32(1)},
+	{"bias", 127},
+	{"sign", 1 << 31},
+	{"lowest", f32(math.Inf(-1))},
+}
+
+func f32(x float64) uint32 { return math.Float32bits(float32(x)) }
+
+// constants writes the table.
+func constants(f *file) {
+	f.line("")
+	for i, c := range expConstants {
+		f.line("// %s", c.name)
+		for lane := 0; lane < 16; lane += 2 {
+			f.line("DATA expTable<>+%d(SB)/8, $0x%08x%08x", 64*i+4*lane, c.bits, c.bits)
+		}
+	}
+	f.line("GLOBL expTable<>(SB), RODATA|NOPTR, $%d", 64*len(expConstants))
+}
+
+// constant is the memory operand of a constant.
+func constant(name string) string {
+	for i, c := range expConstants {
+		if c.name == name {
+			return fmt.Sprintf("expTable<>+%d(SB)", 64*i)
+		}
+	}
+	panic("no constant " + name)
+}
+
+// rowKernel writes the loops over a row in groups of sixteen elements. CX counts
+// groups; AX, BX and DX walk along up to three rows.
+type rowKernel struct {
+	*file
+	*isa
+}
+
+func rows(f *file, s *isa) {
+	k := rowKernel{f, s}
+	k.sumSquares()
+	k.scaleMul()
+	k.siluMul()
+	k.scaleMax()
+	k.expSum()
+}
+
+// loop writes a loop over the groups, part by part, and moves the cursors on.
+func (k rowKernel) loop(body func(part int), cursors ...string) {
+	k.op("TESTQ", "CX", "CX")
+	k.op("JLE", "done")
+	k.label("group")
+	for part := range k.parts {
+		body(part)
+	}
+	for _, c := range cursors {
+		k.op("ADDQ", imm(64), c)
+	}
+	k.op("DECQ", "CX")
+	k.op("JNZ", "group")
+	k.label("done")
+}
+
+// part is the address of a part of the group at a cursor.
+func (k rowKernel) part(part int, base string) string { return mem(k.width*part, base) }
+
+// saveLanes writes registers first, first+1, … to the lanes at SI.
+func (k rowKernel) saveLanes(first int) {
+	for part := range k.parts {
+		k.op("VMOVUPS", k.reg(first+part), k.part(part, "SI"))
+	}
+}
+
+func (k rowKernel) sumSquares() {
+	k.function("sumSquares"+k.name, "(x *float32, groups int, acc *lanes)", 24)
+	k.op("MOVQ", "x+0(FP)", "AX")
+	k.op("MOVQ", "groups+8(FP)", "CX")
+	k.op("MOVQ", "acc+16(FP)", "SI")
+	for part := range k.parts {
+		k.zero(k.file, k.reg(part))
+	}
+	k.loop(func(part int) {
+		x := k.reg(4)
+		k.op("VMOVUPS", k.part(part, "AX"), x)
+		k.op("VFMADD231PS", x, x, k.reg(part))
+	}, "AX")
+	k.saveLanes(0)
+	k.end()
+}
+
+func (k rowKernel) scaleMul() {
+	k.function("scaleMul"+k.name, "(dst, x, w *float32, groups int, scale float32)", 36)
+	k.op("MOVQ", "dst+0(FP)", "DX")
+	k.op("MOVQ", "x+8(FP)", "AX")
+	k.op("MOVQ", "w+16(FP)", "BX")
+	k.op("MOVQ", "groups+24(FP)", "CX")
+	k.op("VBROADCASTSS", "scale+32(FP)", k.reg(0))
+	k.loop(func(part int) {
+		x := k.reg(1)
+		k.op("VMULPS", k.part(part, "AX"), k.reg(0), x)
+		k.op("VMULPS", k.part(part, "BX"), x, x)
+		k.op("VMOVUPS", x, k.part(part, "DX"))
+	}, "AX", "BX", "DX")
+	k.end()
+}
+
+func (k rowKernel) siluMul() {
+	k.function("siluMul"+k.name, "(dst, gate, up *float32, groups int)", 32)
+	k.op("MOVQ", "dst+0(FP)", "DX")
+	k.op("MOVQ", "gate+8(FP)", "AX")
+	k.op("MOVQ", "up+16(FP)", "BX")
+	k.op("MOVQ", "groups+24(FP)", "CX")
+	k.loadLimits()
+	k.loop(func(part int) {
+		gate, x := k.reg(6+part), k.reg(part)
+		k.op("VMOVUPS", k.part(part, "AX"), gate)
+		k.op("VXORPS", constant("sign"), gate, x)
+		k.exp(part)
+		k.op("VADDPS", constant("one"), x, x)
+		k.op("VDIVPS", x, gate, x)
+		k.op("VMULPS", k.part(part, "BX"), x, x)
+		k.op("VMOVUPS", x, k.part(part, "DX"))
+	}, "AX", "BX", "DX")
+	k.end()
+}
+
+func (k rowKernel) scaleMax() {
+	k.function("scaleMax"+k.name, "(x *float32, groups int, scale float32, acc *lanes)", 32)
+	k.op("MOVQ", "x+0(FP)", "AX")
+	k.op("MOVQ", "groups+8(FP)", "CX")
+	k.op("VBROADCASTSS", "scale+16(FP)", k.reg(4))
+	k.op("MOVQ", "acc+24(FP)", "SI")
+	for part := range k.parts {
+		k.op("VMOVUPS", constant("lowest"), k.reg(part))
+	}
+	k.loop(func(part int) {
+		x := k.reg(5)
+		k.op("VMULPS", k.part(part, "AX"), k.reg(4), x)
+		k.op("VMOVUPS", x, k.part(part, "AX"))
+		k.op("VMAXPS", x, k.reg(part), k.reg(part))
+	}, "AX")
+	k.saveLanes(0)
+	k.end()
+}
+
+func (k rowKernel) expSum() {
+	k.function("expSum"+k.name, "(x *float32, groups int, shift float32, acc *lanes)", 32)
+	k.op("MOVQ", "x+0(FP)", "AX")
+	k.op("MOVQ", "groups+8(FP)", "CX")
+	k.op("VBROADCASTSS", "shift+16(FP)", k.reg(8))
+	k.op("MOVQ", "acc+24(FP)", "SI")
+	k.loadLimits()
+	for part := range k.parts {
+		k.zero(k.file, k.reg(6+part))
+	}
+	k.loop(func(part int) {
+		x := k.reg(part)
+		k.op("VMOVUPS", k.part(part, "AX"), x)
+		k.op("VSUBPS", k.reg(8), x, x)
+		k.exp(part)
+		k.op("VMOVUPS", x, k.part(part, "AX"))
+		k.op("VADDPS", x, k.reg(6+part), k.reg(6+part))
+	}, "AX")
+	k.saveLanes(6)
+	k.end()
+}
+
+// loadLimits puts exp's limits into registers 14 and 15: MAX and MIN return
+// their second source if one is NaN, so the constant must be the first.
+func (k rowKernel) loadLimits() {
+	k.op("VMOVUPS", constant("min"), k.reg(14))
+	k.op("VMOVUPS", constant("max"), k.reg(15))
+}
+
+// exp replaces register part by its exponential, as exp32 does it. It uses
+// registers 9 to 13.
+func (k rowKernel) exp(part int) {
+	x, p, n, i, square := k.reg(part), k.reg(9), k.reg(10), k.reg(11), k.reg(12)
+	k.op("VMAXPS", x, k.reg(14), x)
+	k.op("VMINPS", x, k.reg(15), x)
+	k.op("VMULPS", constant("log2e"), x, n)
+	k.op("VCVTPS2DQ", n, i)
+	k.op("VCVTDQ2PS", i, n)
+	k.op("VFMADD231PS", constant("ln2Hi"), n, x)
+	k.op("VFMADD231PS", constant("ln2Lo"), n, x)
+	k.op("VMOVUPS", constant("p0"), p)
+	for _, c := range []string{"p1", "p2", "p3", "p4", "p5"} {
+		k.op("VFMADD213PS", constant(c), x, p)
+	}
+	k.op("VMULPS", x, x, square)
+	k.op("VFMADD213PS", x, square, p)
+	k.op("VADDPS", constant("one"), p, p)
+	k.op("VPADDD", constant("bias"), i, i)
+	k.op("VPSLLD", imm(23), i, i)
+	k.op("VMULPS", i, p, x)
+}
