@@ -89,7 +89,9 @@ func (f *Folder) list() []string {
 			return nil // only used to make an error more helpful
 		}
 		for _, e := range entries {
-			names = append(names, e.Name())
+			if !e.IsDir() {
+				names = append(names, e.Name())
+			}
 		}
 	}
 	slices.Sort(names)

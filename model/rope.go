@@ -19,7 +19,7 @@ type RopeScaling struct {
 // rope reads rope_theta and rope_scaling, or rope_parameters, which newer
 // files have in place of both.
 func (c *Config) rope(f *fields) {
-	theta := floatRange{min: 0, max: 1e12, minOpen: true}
+	theta := floatRange{min: 1, max: 1e12}
 	c.RopeTheta = f.float("rope_theta", theta, 10000)
 	o := f.object("rope_scaling")
 	if p := f.object("rope_parameters"); p != nil {
