@@ -1,3 +1,37 @@
-// Package tokenizer turns text into token ids and back, as a Hugging Face
-// tokenizer.json describes it.
+// Package tokenizer turns text into token ids and back, the way a Hugging Face
+// tokenizer.json says. It reads models of type BPE: byte-level ones (GPT-2,
+// Llama 3, Qwen, DeepSeek, gpt-oss) and character-level ones with byte fallback
+// (Llama 2, Mistral, Gemma). Anything it does not know is refused by name when
+// the file is loaded, never when a request is served.
+//
+// # Encoding
+//
+// Text passes through the stages of the file in the order of the reference
+// implementation (Rust crate "tokenizers" 0.22):
+//
+//  1. Added tokens that are not "normalized" are cut out by longest match.
+//  2. Each gap between them is normalized by itself.
+//  3. Added tokens that are "normalized" are cut out of the result.
+//  4. The pre-tokenizer cuts the gaps into words.
+//  5. Byte-pair merging turns each word into ids.
+//  6. The post-processor puts the template's ids around them; a text that
+//     begins with the template's ids keeps those and gets no second set.
+//
+// Control tokens are the added tokens that are "special". A caller that puts
+// foreign text into a prompt names the ranges of that text in
+// [EncodeOptions].Literal: a control token that touches such a range is plain
+// text. Other added tokens (<tool_call>, say) keep their single id everywhere.
+//
+// Where the ids differ from the reference on purpose: a word longer than
+// 64 KiB is merged in overlapping parts, so that its cost stays near linear;
+// a suppressed control token is searched for shorter or later tokens within
+// itself; and text whose split pattern has no scanner of its own and runs into
+// the time limit is split by the GPT-2 rule from there on.
+//
+// # Decoding
+//
+// Every token stands for bytes. [Tokenizer.Decode] and [Decoder] concatenate
+// them and read the result as UTF-8: each maximal invalid subpart becomes
+// U+FFFD, and an incomplete character at the very end is dropped by both, so
+// that pushing ids one by one and decoding them at once give the same text.
 package tokenizer

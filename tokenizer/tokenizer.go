@@ -1,71 +1,66 @@
 package tokenizer
 
-import "github.com/troupe-llm/troupe/infer"
+import "slices"
 
 // Tokenizer encodes and decodes text. It is safe for concurrent use.
-type Tokenizer struct{ config Config }
+type Tokenizer struct {
+	config          Config
+	added           *trie // added tokens searched in the text as it is, nil = none
+	normalizers     []normalizer
+	addedNormalized *trie // added tokens searched in the normalized text, nil = none
+	stages          []stage
+	model           *bpe
+	post            template
+	decode          decoding
 
-// Config is what tokenizer_config.json says beside the tokenizer itself.
-type Config struct {
-	BOSToken, EOSToken, PadToken, UNKToken string
-	AddBOSToken, AddEOSToken               *bool
-	ChatTemplate                           string
-	ModelMaxLength                         int
+	forms    arena            // by id: vocabulary form
+	texts    arena            // by id: the bytes it stands for
+	special  []bool           // by id
+	addedIDs map[string]int32 // by content
+	control  []string         // contents of the special tokens, in the file's order
+	// bytesPerToken bounds the bytes of text behind one token, 0 = no bound.
+	bytesPerToken int
 }
 
-// EncodeOptions say how a text is encoded.
-type EncodeOptions struct {
-	AddSpecialTokens bool         // post-processor template (BOS …)
-	Literal          []infer.Span // byte ranges where control tokens are not recognised
-	NoControl        bool         // control tokens are nowhere recognised
-	Limit            int          // > 0: stop early once more than Limit tokens were produced
+// TokenBytes returns the raw bytes that the token stands for, possibly a part
+// of a character; of a control token its content, nil for an id that does not
+// exist. The caller owns them.
+func (t *Tokenizer) TokenBytes(id int32) []byte {
+	s := t.texts.at(id)
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
 }
 
-// ParseConfig reads tokenizer_config.json.
-func ParseConfig(b []byte) (Config, error) {
-	return Config{}, infer.Errorf(infer.CodeNotImplemented, "", "tokenizer_config.json cannot be read yet")
+// TokenText is TokenBytes as a string, without a copy. It need not be UTF-8.
+func (t *Tokenizer) TokenText(id int32) string { return t.texts.at(id) }
+
+// TokenString returns the vocabulary form of the token ("Ġthe"), "" for an id
+// that does not exist.
+func (t *Tokenizer) TokenString(id int32) string { return t.forms.at(id) }
+
+// ID returns the id of an added token by its content, or of a token of the
+// vocabulary by its form.
+func (t *Tokenizer) ID(content string) (int32, bool) {
+	if id, ok := t.addedIDs[content]; ok {
+		return id, true
+	}
+	id := t.model.vocab.find(content)
+	return id, id >= 0
 }
-
-// New builds a tokenizer from tokenizer.json.
-func New(tokenizerJSON []byte, cfg Config) (*Tokenizer, error) {
-	return nil, infer.Errorf(infer.CodeNotImplemented, "", "tokenizer.json cannot be read yet")
-}
-
-// Encode returns the token ids of text.
-func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 { return nil }
-
-// Decode returns the text of ids.
-func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string { return "" }
-
-// NewDecoder returns an incremental decoder.
-func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder { return &Decoder{} }
-
-// Decoder turns ids into text one by one.
-type Decoder struct{}
-
-// Push adds an id and returns the text that became complete.
-func (d *Decoder) Push(id int32) string { return "" }
-
-// Flush ends the text.
-func (d *Decoder) Flush() string { return "" }
-
-// TokenBytes returns the raw bytes that the token stands for.
-func (t *Tokenizer) TokenBytes(id int32) []byte { return nil }
-
-// TokenString returns the vocabulary form of the token.
-func (t *Tokenizer) TokenString(id int32) string { return "" }
-
-// ID returns the id of a token by its vocabulary form.
-func (t *Tokenizer) ID(content string) (int32, bool) { return 0, false }
 
 // VocabSize returns the highest id + 1.
-func (t *Tokenizer) VocabSize() int { return 0 }
+func (t *Tokenizer) VocabSize() int { return len(t.special) }
 
-// IsSpecial reports whether id is a control token.
-func (t *Tokenizer) IsSpecial(id int32) bool { return false }
+// IsSpecial reports whether id is a control token: an added token that is
+// "special".
+func (t *Tokenizer) IsSpecial(id int32) bool {
+	return id >= 0 && int(id) < len(t.special) && t.special[id]
+}
 
 // ControlTokens returns the contents of the control tokens.
-func (t *Tokenizer) ControlTokens() []string { return nil }
+func (t *Tokenizer) ControlTokens() []string { return slices.Clone(t.control) }
 
-// Config returns the configuration given to New.
+// Config returns the configuration that was given to New.
 func (t *Tokenizer) Config() Config { return t.config }

@@ -1,0 +1,186 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// normalizer rewrites text before it is split into words.
+type normalizer interface {
+	// normalize returns the new text and where the given ranges of s lie in it.
+	// The ranges are sorted; a range that does not map exactly grows.
+	normalize(s string, spans []infer.Span) (string, []infer.Span)
+}
+
+// normalizerJSON is any member of normalizer.
+type normalizerJSON struct {
+	Type        string            `json:"type"`
+	Normalizers []json.RawMessage `json:"normalizers"` // Sequence
+	Prepend     string            `json:"prepend"`     // Prepend
+	Pattern     *patternJSON      `json:"pattern"`     // Replace
+	Content     string            `json:"content"`     // Replace
+}
+
+// patternJSON is a literal text or a regular expression.
+type patternJSON struct {
+	String *string
+	Regex  *string
+}
+
+// check reports a pattern that is neither or both, or too long.
+func (p *patternJSON) check(part string) error {
+	if p == nil || (p.String == nil) == (p.Regex == nil) {
+		return invalid(part, "must have either String or Regex")
+	}
+	text := p.String
+	if text == nil {
+		text = p.Regex
+	}
+	switch {
+	case *text == "":
+		return invalid(part, "is empty")
+	case len(*text) > maxPatternBytes:
+		return exceeds(part, "length in bytes", len(*text), maxPatternBytes)
+	}
+	return nil
+}
+
+// isNull reports whether a component is absent.
+func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }
+
+// checkSequence bounds the members and the depth of a Sequence.
+func checkSequence(part string, members, depth int) error {
+	if members > maxComponents {
+		return exceeds(part, "number of members", members, maxComponents)
+	}
+	if depth >= maxNesting {
+		return exceeds(part, "depth of Sequences", depth+1, maxNesting)
+	}
+	return nil
+}
+
+// parseNormalizer appends the normalizers of b in order.
+func parseNormalizer(out []normalizer, b json.RawMessage, part string, depth int) ([]normalizer, error) {
+	if isNull(b) {
+		return out, nil
+	}
+	var j normalizerJSON
+	if err := decodeJSON(b, tokenizerName, part, &j); err != nil {
+		return nil, err
+	}
+	switch j.Type {
+	case "Sequence":
+		if err := checkSequence(part, len(j.Normalizers), depth); err != nil {
+			return nil, err
+		}
+		for i, m := range j.Normalizers {
+			var err error
+			if out, err = parseNormalizer(out, m, part+".normalizers["+strconv.Itoa(i)+"]", depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case "NFC":
+		return append(out, unicodeForm(norm.NFC)), nil
+	case "NFD":
+		return append(out, unicodeForm(norm.NFD)), nil
+	case "NFKC":
+		return append(out, unicodeForm(norm.NFKC)), nil
+	case "NFKD":
+		return append(out, unicodeForm(norm.NFKD)), nil
+	case "Prepend":
+		return append(out, prepend(j.Prepend)), nil
+	case "Replace":
+		if err := j.Pattern.check(part + ".pattern"); err != nil {
+			return nil, err
+		}
+		if j.Pattern.Regex != nil {
+			return nil, unsupported(part+".pattern", "a Regex (%q)", clip(*j.Pattern.Regex))
+		}
+		return append(out, replace{old: *j.Pattern.String, new: j.Content}), nil
+	}
+	return nil, unsupported(part, "normalizer type %q", clip(j.Type))
+}
+
+// normalizeAll applies the normalizers in order.
+func normalizeAll(all []normalizer, s string, spans []infer.Span) (string, []infer.Span) {
+	for _, n := range all {
+		s, spans = n.normalize(s, spans)
+	}
+	return s, spans
+}
+
+// prepend puts a text before every text that is not empty.
+type prepend string
+
+func (p prepend) normalize(s string, spans []infer.Span) (string, []infer.Span) {
+	if s == "" {
+		return s, spans
+	}
+	moved := slices.Clone(spans)
+	for i := range moved {
+		moved[i].Start += len(p)
+		moved[i].End += len(p)
+	}
+	return string(p) + s, moved
+}
+
+// replace replaces one text by another.
+type replace struct{ old, new string }
+
+func (r replace) normalize(s string, spans []infer.Span) (string, []infer.Span) {
+	if len(spans) == 0 {
+		return strings.ReplaceAll(s, r.old, r.new), spans
+	}
+	var b strings.Builder
+	moved := make([]infer.Span, len(spans))
+	edges := spanEdges{spans: spans, moved: moved}
+	for pos := 0; ; {
+		i := strings.Index(s[pos:], r.old)
+		if i < 0 {
+			edges.copied(pos, len(s), b.Len())
+			b.WriteString(s[pos:])
+			return b.String(), moved
+		}
+		edges.copied(pos, pos+i, b.Len())
+		b.WriteString(s[pos : pos+i])
+		pos += i
+		edges.replaced(pos, pos+len(r.old), b.Len(), len(r.new))
+		b.WriteString(r.new)
+		pos += len(r.old)
+	}
+}
+
+// spanEdges maps the edges of sorted ranges while a text is rewritten from left
+// to right.
+type spanEdges struct {
+	spans, moved []infer.Span
+	start, end   int // edges mapped so far
+}
+
+// copied maps the edges within s[from:to], which is written unchanged at out.
+func (e *spanEdges) copied(from, to, out int) {
+	for ; e.start < len(e.spans) && e.spans[e.start].Start < to; e.start++ {
+		e.moved[e.start].Start = out + e.spans[e.start].Start - from
+	}
+	for ; e.end < len(e.spans) && e.spans[e.end].End <= to; e.end++ {
+		e.moved[e.end].End = out + e.spans[e.end].End - from
+	}
+}
+
+// replaced maps the edges within s[from:to], which becomes size bytes at out:
+// to the outer edges of those.
+func (e *spanEdges) replaced(from, to, out, size int) {
+	for ; e.start < len(e.spans) && e.spans[e.start].Start < to; e.start++ {
+		e.moved[e.start].Start = out
+	}
+	for ; e.end < len(e.spans) && e.spans[e.end].End <= to; e.end++ {
+		e.moved[e.end].End = out + size
+	}
+}
