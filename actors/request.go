@@ -29,6 +29,10 @@ type RequestActor struct {
 	concluded  bool
 }
 
+// childGone stands for a child's Terminated in the order of user messages.
+// Sender: the request itself.
+type childGone struct{ id string } // of the child's PID
+
 // Receive implements actor.Actor.
 func (r *RequestActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
@@ -39,7 +43,11 @@ func (r *RequestActor) Receive(c actor.Context) {
 	case *Cancel:
 		r.cancel(c, m.Reason)
 	case *actor.Terminated:
-		r.childTerminated(c, m.Who)
+		// A system message, it has overtaken what the child sent before: look at
+		// the child when those have been handled.
+		c.Send(c.Self(), &childGone{id: m.Who.Id})
+	case *childGone:
+		r.childGone(c, m.id)
 	case *actor.Stopping:
 		r.abandon()
 	case *actor.Stopped:
@@ -101,14 +109,14 @@ func (r *RequestActor) cancelChildren(c actor.Context, m *Cancel) {
 	}
 }
 
-// childTerminated sees the end of a sequence actor. One that has not finished
-// its choice died of a panic.
-func (r *RequestActor) childTerminated(c actor.Context, who *actor.PID) {
-	i, ok := r.indexOf[who.Id]
+// childGone sees the end of a sequence actor. One that has not finished its
+// choice died of a panic.
+func (r *RequestActor) childGone(c actor.Context, id string) {
+	i, ok := r.indexOf[id]
 	if !ok {
 		return
 	}
-	delete(r.indexOf, who.Id)
+	delete(r.indexOf, id)
 	if r.choices[i].FinishReason == infer.FinishNone {
 		r.choiceFinished(c, &SequenceFinished{Index: i, FinishReason: infer.FinishError,
 			Err: infer.Internal(errors.New("a sequence actor died"))})

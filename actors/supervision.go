@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -29,9 +30,13 @@ func (s *stopOnFailure) HandleFailure(_ *actor.ActorSystem, supervisor actor.Sup
 // newSystem returns an actor system that logs to logger. Its own metrics stay
 // off: they make a spawn three times as expensive.
 func newSystem(logger *slog.Logger) *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(&systemLog{next: logger.Handler()})
-	}))
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+			return slog.New(&systemLog{next: logger.Handler()})
+		}),
+		// A dead letter is ordinary here (an answer to a sequence that is gone), is
+		// logged below Warn, and keeps a goroutine for this long.
+		actor.WithDeadLetterThrottleInterval(time.Millisecond))
 }
 
 // systemLog passes on what the actor system logs at Warn and above. What it says

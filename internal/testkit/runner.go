@@ -1,0 +1,273 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// DeviceOptions describe a scripted device. Zero fields get the value in brackets.
+type DeviceOptions struct {
+	NumBlocks   int // KV blocks [64]
+	BlockSize   int // tokens per block [4]
+	VocabSize   int // [NumTokens]
+	MaxModelLen int // [128]
+
+	// Next draws the token after a history. It must be a pure function of its
+	// arguments, or no two runs can be compared. [NextToken]
+	Next func(history []int32, params *infer.SamplingParams) int32
+	// Fault is asked before each step, with the number of the step among all of
+	// the device's runners, from 1. nil = no fault; Panic, RowFault and
+	// *infer.SequenceFault have effects of their own, any other error fails the
+	// step.
+	Fault func(step int, plan *infer.StepPlan) error
+	// OpenFault is asked before each NewRunner, numbered from 1.
+	OpenFault func(attempt int) error
+	// Inline says per step that done is called before Launch returns. [never]
+	Inline func(step int) bool
+	// Manual steps wait for Runner.Finish.
+	Manual bool
+}
+
+// Panic is a fault that panics inside Launch, on the batcher's thread.
+type Panic struct{ Value string }
+
+// Error implements error.
+func (p Panic) Error() string { return p.Value }
+
+// RowFault is a fault of one sequence's row: the step succeeds for the others.
+type RowFault struct {
+	SeqID infer.SeqID
+	Err   error
+}
+
+// Error implements error.
+func (f RowFault) Error() string { return f.Err.Error() }
+
+// Device makes runners, one at a time, as the engine's NewRunner does. Each has
+// an empty cache. Safe for concurrent use.
+type Device struct {
+	options DeviceOptions
+
+	mu         sync.Mutex
+	open       *Runner // nil = none
+	attempts   int
+	steps      int
+	violations []error
+}
+
+// NewDevice returns a device.
+func NewDevice(o DeviceOptions) *Device {
+	orDefault := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	orDefault(&o.NumBlocks, 64)
+	orDefault(&o.BlockSize, 4)
+	orDefault(&o.VocabSize, NumTokens)
+	orDefault(&o.MaxModelLen, 128)
+	if o.Next == nil {
+		o.Next = NextToken
+	}
+	return &Device{options: o}
+}
+
+// NewRunner opens the device.
+func (d *Device) NewRunner() (infer.Runner, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attempts++
+	if f := d.options.OpenFault; f != nil {
+		if err := f(d.attempts); err != nil {
+			return nil, err
+		}
+	}
+	if d.open != nil {
+		d.violate(errors.New("a runner was opened before the last one was closed"))
+	}
+	d.open = newRunner(d)
+	return d.open, nil
+}
+
+// Runner returns the open runner, nil if there is none.
+func (d *Device) Runner() *Runner {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}
+
+// NumOpened counts calls of NewRunner, failed ones included.
+func (d *Device) NumOpened() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.attempts
+}
+
+// NumSteps counts launched steps of all runners.
+func (d *Device) NumSteps() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.steps
+}
+
+// Check returns the broken rules of the Runner interface and of the plans seen so
+// far, joined; nil if all went well.
+func (d *Device) Check() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(d.violations...)
+}
+
+// violate records a broken rule; the caller holds d.mu.
+func (d *Device) violate(err error) { d.violations = append(d.violations, err) }
+
+// Runner is an infer.Runner whose tokens are a pure function of the history. Its
+// cache holds, for each slot, a hash of the history up to there, so that a plan
+// with a wrong block table, a stale block or a skipped token is found out.
+type Runner struct {
+	device *Device
+	cache  []uint64 // by slot; 0 = never written
+	work   chan func()
+	ended  chan struct{} // the worker's goroutine has
+
+	mu      sync.Mutex
+	pending func() // a manual step in flight
+	busy    bool   // a step is in flight
+}
+
+var _ infer.Runner = (*Runner)(nil)
+
+func newRunner(d *Device) *Runner {
+	r := &Runner{
+		device: d,
+		cache:  make([]uint64, d.options.NumBlocks*d.options.BlockSize),
+		work:   make(chan func(), 1),
+		ended:  make(chan struct{}),
+	}
+	go func() {
+		defer close(r.ended)
+		for f := range r.work {
+			f()
+		}
+	}()
+	return r
+}
+
+// Spec implements infer.Runner.
+func (r *Runner) Spec() infer.RunnerSpec {
+	o := &r.device.options
+	return infer.RunnerSpec{NumBlocks: o.NumBlocks, BlockSize: o.BlockSize, VocabSize: o.VocabSize,
+		MaxModelLen: o.MaxModelLen, Device: "scripted", DType: "none"}
+}
+
+// Launch implements infer.Runner.
+func (r *Runner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error)) {
+	step, fault := r.begin(plan)
+	var p Panic
+	if errors.As(fault, &p) {
+		r.end()
+		panic(p.Value)
+	}
+	finish := func() {
+		result, err := r.compute(plan, fault)
+		r.end()
+		done(result, err)
+	}
+	switch {
+	case r.device.options.Manual:
+		r.mu.Lock()
+		r.pending = finish
+		r.mu.Unlock()
+	case r.device.options.Inline != nil && r.device.options.Inline(step):
+		finish()
+	default:
+		r.work <- finish
+	}
+}
+
+// Finish ends a manual step. It reports false if none is in flight.
+func (r *Runner) Finish() bool {
+	r.mu.Lock()
+	finish := r.pending
+	r.pending = nil
+	r.mu.Unlock()
+	if finish == nil {
+		return false
+	}
+	finish()
+	return true
+}
+
+// Close implements infer.Runner.
+func (r *Runner) Close() error {
+	r.device.mu.Lock()
+	if r.isBusy() {
+		r.device.violate(errors.New("the runner was closed with a step in flight"))
+	}
+	if r.device.open == r {
+		r.device.open = nil
+	}
+	r.device.mu.Unlock()
+	close(r.work)
+	<-r.ended
+	return nil
+}
+
+func (r *Runner) isBusy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
+}
+
+func (r *Runner) begin(plan *infer.StepPlan) (step int, fault error) {
+	d := r.device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.steps++
+	if r.isBusy() {
+		d.violate(fmt.Errorf("step %d was launched while another was in flight", d.steps))
+	}
+	if d.open != r {
+		d.violate(fmt.Errorf("step %d was launched on a closed runner", d.steps))
+	}
+	r.mu.Lock()
+	r.busy = true
+	r.mu.Unlock()
+	if d.options.Fault != nil {
+		fault = d.options.Fault(d.steps, plan)
+	}
+	return d.steps, fault
+}
+
+func (r *Runner) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy = false
+}
+
+// compute runs the plan, unless the fault ends the step.
+func (r *Runner) compute(plan *infer.StepPlan, fault error) (*infer.StepResult, error) {
+	var row RowFault
+	if fault != nil && !errors.As(fault, &row) {
+		return nil, fault
+	}
+	result := &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
+	for i := range plan.Sequences {
+		seq, res := &plan.Sequences[i], &result.Sequences[i]
+		if err := r.fillCache(seq); err != nil {
+			r.device.mu.Lock()
+			r.device.violate(err)
+			r.device.mu.Unlock()
+			return nil, err
+		}
+		if fault != nil && row.SeqID == seq.SeqID {
+			res.Err = row.Err
+			continue
+		}
+		r.sample(seq, res)
+	}
+	return result, nil
+}
