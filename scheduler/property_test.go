@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -50,9 +51,7 @@ func TestRandomSchedules(t *testing.T) {
 				if m.plan == nil {
 					t.Skip("no plan is outstanding")
 				}
-				if m.s.Schedule() != nil {
-					t.Fatal("a second plan while one is outstanding")
-				}
+				require.Nil(t, m.s.Schedule(), "a second plan while one is outstanding")
 			},
 			"abort": func(t *rapid.T) {
 				if len(m.entries) == 0 {
@@ -60,11 +59,15 @@ func TestRandomSchedules(t *testing.T) {
 				}
 				m.abort(rapid.SampledFrom(m.entries).Draw(t, "abort"))
 			},
-			"": func(t *rapid.T) {
-				if err := m.s.CheckInvariants(); err != nil {
-					t.Fatal(err)
+			"end isolation": func(t *rapid.T) {
+				if len(m.entries) == 0 {
+					t.Skip("no sequence")
 				}
+				e := rapid.SampledFrom(m.entries).Draw(t, "end isolation")
+				require.Equal(t, e.opts.Isolate && !e.ended, m.s.EndIsolation(e.seq.ID))
+				e.opts.Isolate = false
 			},
+			"": func(t *rapid.T) { require.NoError(t, m.s.CheckInvariants()) },
 		})
 		m.drain()
 	})
@@ -130,51 +133,42 @@ func drawSequence(t *rapid.T) scheduler.SequenceOptions {
 // most a quarter of the prefill budget from it.
 func TestShortBeforeLong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		decodes := rapid.IntRange(0, 3).Draw(t, "decodes")
-		prefillBudget := rapid.IntRange(8, 40).Draw(t, "prefill budget")
-		share := prefillBudget / 4
+		numDecodes := rapid.IntRange(0, 3).Draw(t, "decodes")
+		budget := rapid.IntRange(8, 40).Draw(t, "prefill budget")
 		m := newSimulation(t, scheduler.Config{
-			MaxNumSeqs: 64, MaxNumBatchedTokens: prefillBudget + decodes, MaxModelLen: 500,
+			MaxNumSeqs: budget, MaxNumBatchedTokens: budget + numDecodes, MaxModelLen: 500,
 			EnableChunkedPrefill: true, NumBlocks: 1000, BlockSize: 4,
 		})
 		never := func() bool { return false }
-		step := func() {
-			if m.plan != nil {
-				m.commit(never)
-			}
-			m.schedule()
-		}
-		for range decodes {
+		for range numDecodes {
 			m.add(promptOptions(1, 400))
 		}
-		step()
-		longLen := prefillBudget + rapid.IntRange(2, 120).Draw(t, "long")
-		m.add(promptOptions(longLen, 400))
-		long := m.entries[len(m.entries)-1]
-		step()
-		for computed := prefillBudget; computed < longLen; {
-			for left := share; left > 0; {
+		if numDecodes > 0 {
+			m.schedule()
+			m.commit(never)
+		}
+		m.add(promptOptions(budget+rapid.IntRange(2, 120).Draw(t, "long"), 400))
+		long := m.entries[numDecodes]
+		m.schedule()
+		m.commit(never)
+		for len(long.got) == 0 {
+			remaining := long.seq.Remaining()
+			for left := budget / 4; left > 0; {
 				n := rapid.IntRange(1, left).Draw(t, "short")
 				left -= n
 				m.add(promptOptions(n, 1))
 			}
-			step()
+			m.schedule()
+			chunk := 0
 			for _, q := range m.plan.Sequences {
 				if q.SeqID == long.seq.ID {
-					computed += len(q.TokenIDs)
-					if n := len(q.TokenIDs); n < min(prefillBudget-share, longLen-computed) {
-						t.Fatalf("the long prefill got %d of %d tokens", n, prefillBudget)
-					}
+					chunk = len(q.TokenIDs)
 				}
 			}
-			if len(long.got) == 0 && computed < longLen {
-				continue
-			}
-			for _, e := range m.entries[decodes+1:] {
-				if len(long.got) == 0 && !e.ended && e.seq.Remaining() == e.seq.Remaining() && computed < longLen {
-					t.Fatal("a short request still waits")
-				}
-			}
+			require.GreaterOrEqual(t, chunk, min(budget-budget/4, max(remaining-1, 1)), "the long prefill is starved")
+			m.commit(never)
+			require.Len(t, m.live(), numDecodes+1, "a short request still waits")
+			require.True(t, len(long.got) == 0 || remaining == 1, "the long one was as fast as the short ones")
 		}
 	})
 }
