@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -44,7 +46,7 @@ func resolveSizes(c *Config, o *Options, dtype compute.DType, available int64) (
 	case o.KVCacheMemoryBytes > 0:
 		s.kv.NumBlocks = int(min(o.KVCacheMemoryBytes/blockBytes, maxBlocks))
 	default:
-		budget := min(available/4, defaultKVCacheBytes) / blockBytes
+		budget := max(0, min(available/4, defaultKVCacheBytes)) / blockBytes
 		s.kv.NumBlocks = int(min(int64(perSequence)*int64(o.MaxNumSeqs), budget, maxBlocks))
 	}
 	s.maxModelLen = longest
@@ -63,7 +65,7 @@ func blocksFor(n, blockSize int) int { return (n + blockSize - 1) / blockSize }
 // cacheTooSmall names the flag that decided the size.
 func cacheTooSmall(kv compute.KVSpec, blockBytes int64, longest int, o *Options) error {
 	need := blocksFor(longest, o.BlockSize)
-	param, cause := "kv_cache_memory_bytes", "the memory available by default"
+	param, cause := "kv_cache_memory_bytes", "a quarter of the available memory, at most 4 GiB"
 	remedy := "set --kv-cache-memory-bytes"
 	switch {
 	case o.NumBlocksOverride > 0:
@@ -71,9 +73,12 @@ func cacheTooSmall(kv compute.KVSpec, blockBytes int64, longest int, o *Options)
 	case o.KVCacheMemoryBytes > 0:
 		cause, remedy = "--kv-cache-memory-bytes", "raise it"
 	}
+	if kv.NumBlocks > 0 {
+		remedy += fmt.Sprintf(", or lower --max-model-len to at most %d", kv.NumBlocks*kv.BlockSize)
+	}
 	return infer.Errorf(infer.CodeInvalid, param,
-		"the KV cache holds %d blocks of %d tokens (set by %s), but one sequence of %d tokens needs %d blocks, %d bytes: %s, or lower --max-model-len to at most %d",
-		kv.NumBlocks, kv.BlockSize, cause, longest, need, int64(need)*blockBytes, remedy, kv.NumBlocks*kv.BlockSize)
+		"the KV cache holds %d blocks of %d tokens (set by %s), but one sequence of %d tokens needs %d blocks, %d bytes: %s",
+		kv.NumBlocks, kv.BlockSize, cause, longest, need, int64(need)*blockBytes, remedy)
 }
 
 // validate checks the options that do not depend on the model and fills in the

@@ -60,7 +60,6 @@ func ParseConfig(b []byte) (Config, error) {
 	c.RMSNormEps = f.requiredFloat("rms_norm_eps", floatRange{min: 0, max: 1, minOpen: true, maxOpen: true})
 	c.TieWordEmbeddings = f.bool("tie_word_embeddings", false)
 	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
-	c.dtype(f)
 	if f.err != nil {
 		return Config{}, f.err
 	}
@@ -136,23 +135,6 @@ func (c *Config) refuse(f *fields) {
 	if p := f.float("partial_rotary_factor", floatRange{min: 0, max: math.MaxFloat64}, 1); p != 1 {
 		f.fail("partial_rotary_factor", "%g is not supported; supported: 1", p)
 	}
-}
-
-// dtype reads the declared element type, under its old or new name.
-func (c *Config) dtype(f *fields) {
-	name := "torch_dtype"
-	if !f.has(name) {
-		name = "dtype"
-	}
-	s := f.string(name, "")
-	if s == "" {
-		return
-	}
-	d, ok := parseDType(strings.TrimPrefix(s, "torch."))
-	if !ok {
-		f.fail(name, "%q is not supported; supported: float32, float16, bfloat16", s)
-	}
-	c.DType, c.HasDType = d, true
 }
 
 // parseDType knows torch's names.

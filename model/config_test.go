@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/model"
 )
@@ -40,7 +39,7 @@ func TestParseConfig(t *testing.T) {
 		Architecture: "LlamaForCausalLM", HiddenSize: 2048, IntermediateSize: 8192, NumLayers: 16, NumHeads: 32,
 		NumKVHeads: 8, HeadDim: 64, VocabSize: 128256, MaxPositionEmbeddings: 131072, RMSNormEps: 1e-5, RopeTheta: 500000,
 		RopeScaling:       &model.RopeScaling{Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositionEmbeddings: 8192},
-		TieWordEmbeddings: true, EOSTokenIDs: []int32{128001, 128008, 128009}, DType: compute.BF16, HasDType: true,
+		TieWordEmbeddings: true, EOSTokenIDs: []int32{128001, 128008, 128009},
 	}, c)
 }
 
@@ -56,7 +55,6 @@ func TestParseConfigDefaults(t *testing.T) {
 	require.EqualValues(t, 10000, c.RopeTheta)
 	require.Nil(t, c.RopeScaling)
 	require.False(t, c.TieWordEmbeddings)
-	require.False(t, c.HasDType)
 	require.Empty(t, c.EOSTokenIDs)
 }
 
@@ -69,7 +67,6 @@ func TestParseConfigOtherForms(t *testing.T) {
 		"default rope":  {map[string]any{"rope_scaling": map[string]any{"rope_type": "default"}}, func(t *testing.T, c model.Config) { require.Nil(t, c.RopeScaling) }},
 		"rope_parameters": {map[string]any{"rope_scaling": nil, "rope_parameters": map[string]any{"rope_theta": 9.0, "rope_type": "default"}},
 			func(t *testing.T, c model.Config) { require.EqualValues(t, 9, c.RopeTheta) }},
-		"dtype": {map[string]any{"torch_dtype": nil, "dtype": "float16"}, func(t *testing.T, c model.Config) { require.Equal(t, compute.F16, c.DType) }},
 		"Mistral with a window that never closes": {map[string]any{"architectures": []any{"MistralForCausalLM"}, "sliding_window": 131072},
 			func(t *testing.T, c model.Config) { require.Equal(t, "MistralForCausalLM", c.Architecture) }},
 	}
@@ -121,7 +118,6 @@ func TestParseConfigRefuses(t *testing.T) {
 		{map[string]any{"quantization_config": map[string]any{}}, "quantization_config is not supported"},
 		{map[string]any{"architectures": []any{"MistralForCausalLM"}, "sliding_window": 4096}, "sliding_window 4096 is not supported"},
 		{map[string]any{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported"},
-		{map[string]any{"torch_dtype": "int8"}, `torch_dtype "int8" is not supported; supported: float32, float16, bfloat16`},
 		{map[string]any{"eos_token_id": 128256}, "eos_token_id holds 128256; token ids are integers from 0 to 128255"},
 		{map[string]any{"eos_token_id": []any{1, nil}}, "eos_token_id holds null"},
 		{map[string]any{"eos_token_id": "end"}, `eos_token_id holds "end"`},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/sampling"
 )
@@ -41,3 +42,18 @@ func ParseGeneration(b []byte, vocabSize int) (infer.SamplingDefaults, []int32, 
 
 // ParseIndex exposes the parser of the index of shards.
 func ParseIndex(b []byte) (map[string][]string, error) { return parseIndex(b) }
+
+// ResolveSizes exposes the sizing of a float32 KV cache: its blocks and the
+// context length.
+func ResolveSizes(c *Config, o Options, available int64) (numBlocks, maxModelLen int, err error) {
+	if o.BlockSize == 0 {
+		o.BlockSize = defaultBlockSize
+	}
+	s, err := resolveSizes(c, &o, compute.F32, available)
+	return s.kv.NumBlocks, s.maxModelLen, err
+}
+
+// AppendConverted exposes the conversion of element types.
+func AppendConverted(dst []byte, t compute.RawTensor, to compute.DType) ([]byte, error) {
+	return appendConverted(dst, t, to)
+}

@@ -303,6 +303,27 @@ func TestGenerationConfigOption(t *testing.T) {
 	require.Equal(t, []int32{1}, with("auto").EOSTokenIDs(), "config.json's own")
 }
 
+func TestDefaultCacheBudget(t *testing.T) {
+	c := &model.Config{NumLayers: 16, NumKVHeads: 8, HeadDim: 64, MaxPositionEmbeddings: 8192}
+	const blockBytes = 2 * 16 * 16 * 8 * 64 * 4
+	o := model.Options{MaxNumSeqs: 256}
+	blocks, longest, err := model.ResolveSizes(c, o, 8<<30)
+	require.NoError(t, err)
+	require.Equal(t, 2<<30/blockBytes, blocks, "a quarter of the available memory")
+	require.Equal(t, 8192, longest)
+	blocks, _, err = model.ResolveSizes(c, o, 1<<40)
+	require.NoError(t, err)
+	require.Equal(t, 4<<30/blockBytes, blocks, "at most 4 GiB")
+	_, _, err = model.ResolveSizes(c, o, 1<<30)
+	require.ErrorContains(t, err, "(set by a quarter of the available memory, at most 4 GiB), but one sequence of 8192 tokens needs 512 blocks, 536870912 bytes: set --kv-cache-memory-bytes, or lower --max-model-len to at most 4096")
+	_, _, err = model.ResolveSizes(c, o, -5)
+	require.ErrorContains(t, err, "the KV cache holds 0 blocks")
+	o.MaxModelLen = -1
+	_, longest, err = model.ResolveSizes(c, o, 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, 4096, longest)
+}
+
 func TestSizes(t *testing.T) {
 	small := modelkit.Small(1) // context 96; 2 kv heads of 10, 3 layers: 480 bytes per token in float32
 	dir := small.Write(t, "F32", 1)
