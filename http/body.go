@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -72,10 +71,10 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx) ([]byte, error) {
 		return nil, s.tooLarge(ctx)
 	}
 	stream := ctx.RequestBodyStream()
-	if stream == nil {
-		return bytes.Clone(ctx.Request.Body()), nil
+	if stream == nil { // neither a length nor chunks: no body
+		return nil, nil
 	}
-	if size < 0 { // chunked: one more byte tells whether the limit is passed
+	if size == chunked { // one more byte tells whether the limit is passed
 		size = limit + 1
 	}
 	start := time.Now()
