@@ -1,0 +1,150 @@
+package jinja
+
+import (
+	"sort"
+	"unicode/utf8"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// Text is an immutable string that knows which of its bytes came from a client.
+type Text struct {
+	s     string
+	marks []infer.Span // client bytes: sorted, disjoint, none empty, none adjacent
+}
+
+// Plain returns text written by the template or the server.
+func Plain(s string) Text { return Text{s: s} }
+
+// Client returns text written by a client.
+func Client(s string) Text {
+	if s == "" {
+		return Text{}
+	}
+	return Text{s: s, marks: []infer.Span{{Start: 0, End: len(s)}}}
+}
+
+// String returns the text itself.
+func (t Text) String() string { return t.s }
+
+// ClientSpans returns the byte ranges that came from a client, in order. The
+// caller must not change them.
+func (t Text) ClientSpans() []infer.Span { return t.marks }
+
+// Slice returns the bytes from i to j.
+func (t Text) Slice(i, j int) Text {
+	out := Text{s: t.s[i:j]}
+	if i >= j {
+		return Text{}
+	}
+	first := sort.Search(len(t.marks), func(k int) bool { return t.marks[k].End > i })
+	last := first
+	for last < len(t.marks) && t.marks[last].Start < j {
+		last++
+	}
+	if first == last {
+		return out
+	}
+	if i == 0 && t.marks[last-1].End <= j {
+		out.marks = t.marks[first:last:last]
+		return out
+	}
+	out.marks = make([]infer.Span, last-first)
+	for k, m := range t.marks[first:last] {
+		out.marks[k] = infer.Span{Start: max(m.Start, i) - i, End: min(m.End, j) - i}
+	}
+	return out
+}
+
+// builder puts a Text together and charges it to a run. After an error it stays
+// as it is; the error is reported by done.
+type builder struct {
+	r     *run
+	b     []byte
+	marks []infer.Span
+	err   error
+}
+
+func (r *run) builder() *builder { return &builder{r: r} }
+
+// room charges n more bytes and reports whether they may be written.
+func (b *builder) room(n int) bool {
+	if b.err == nil && len(b.b)+n > b.r.lim.MaxOutput {
+		b.err = b.r.errorf("the text grows past the limit of %d bytes", b.r.lim.MaxOutput)
+	}
+	if b.err == nil {
+		b.err = b.r.charge(n)
+	}
+	return b.err == nil
+}
+
+// plain appends text of the template.
+func (b *builder) plain(s string) {
+	if b.room(len(s)) {
+		b.b = append(b.b, s...)
+	}
+}
+
+// as appends s with the origin of the byte of t at offset i.
+func (b *builder) as(s string, t Text, i int) {
+	if len(t.marks) == 0 {
+		b.plain(s)
+		return
+	}
+	k := sort.Search(len(t.marks), func(k int) bool { return t.marks[k].End > i })
+	if k == len(t.marks) || t.marks[k].Start > i {
+		b.plain(s)
+		return
+	}
+	b.text(Client(s))
+}
+
+// text appends t with its marks.
+func (b *builder) text(t Text) {
+	if !b.room(len(t.s)) {
+		return
+	}
+	at := len(b.b)
+	b.b = append(b.b, t.s...)
+	for _, m := range t.marks {
+		m.Start += at
+		m.End += at
+		if n := len(b.marks); n > 0 && b.marks[n-1].End == m.Start {
+			b.marks[n-1].End = m.End
+			continue
+		}
+		b.marks = append(b.marks, m)
+	}
+}
+
+// done returns what was built.
+func (b *builder) done() (Text, error) {
+	if b.err != nil {
+		return Text{}, b.err
+	}
+	return Text{s: string(b.b), marks: b.marks}, nil
+}
+
+// value is done for callers that return a Value.
+func (b *builder) value() (Value, error) {
+	t, err := b.done()
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// mapRunes replaces each character of t by f of it; invalid bytes stay.
+func (r *run) mapRunes(t Text, f func(i int, c rune) string) (Value, error) {
+	b := r.builder()
+	for i := 0; i < len(t.s) && b.err == nil; {
+		c, n := utf8.DecodeRuneInString(t.s[i:])
+		if c == utf8.RuneError && n == 1 {
+			b.as(t.s[i:i+1], t, i)
+		} else {
+			b.as(f(i, c), t, i)
+		}
+		i += n
+	}
+	return b.value()
+}
