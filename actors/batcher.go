@@ -172,6 +172,11 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 	b.inFlight = nil
 	b.collect(outputs, m.EndedAt)
 	b.step()
+	b.fanOut(c)
+}
+
+// fanOut sends what collect prepared.
+func (b *BatcherActor) fanOut(c actor.SenderContext) {
 	for i, d := range b.outgoing {
 		c.Send(d.to, d.output)
 		b.outgoing[i] = delivery{} // the message is not ours any more

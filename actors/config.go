@@ -33,7 +33,8 @@ type Config struct {
 	// after every failure of a step, each time after the runner before it was
 	// closed; never twice at a time.
 	NewRunner func() (infer.Runner, error)
-	// Scheduler: NumBlocks and BlockSize are filled in from the runner's spec.
+	// Scheduler: NumBlocks and BlockSize are filled in from the runner's spec;
+	// MaxModelLen 0 = the model's.
 	Scheduler scheduler.Config
 
 	Model       infer.ModelInfo
@@ -84,6 +85,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Scheduler.MaxModelLen == 0 {
+		c.Scheduler.MaxModelLen = c.Model.MaxModelLen
 	}
 	c.StreamInterval = max(c.StreamInterval, 1)
 	if c.StreamBufferBytes <= 0 {

@@ -40,12 +40,24 @@ func NewEngine(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.fitContext(d.runner.Spec())
 	e.env = newEnvironment(&e.config, newSystem(c.Logger))
 	e.supervisor = e.env.root.Copy().WithGuardian(e.env.strategy).SpawnPrefix(
 		actor.PropsFromProducer(func() actor.Actor {
 			return &SupervisorActor{env: e.env, config: &e.config, device: d, closed: e.closed}
 		}, actor.WithSupervisor(e.env.strategy)), "engine")
 	return e, nil
+}
+
+// fitContext lowers the context length to what the KV cache can hold for one
+// sequence, so that length is refused at the door and nowhere else.
+func (e *Engine) fitContext(spec infer.RunnerSpec) {
+	model := &e.config.Model
+	if capacity := spec.NumBlocks * spec.BlockSize; capacity < model.MaxModelLen {
+		e.config.Logger.Warn("the KV cache is smaller than one full context: the context length is lowered",
+			"max_model_len", model.MaxModelLen, "capacity", capacity)
+		model.MaxModelLen = capacity
+	}
 }
 
 // Generate implements infer.Generator. No actor exists before the request has

@@ -269,16 +269,9 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	}
 	s.finished = true
 	s.spec.place.leaveQueue()
-	numTokens := s.transcript.numTokens
-	s.env.metrics.ObserveSequenceFinish(metrics.SequenceFinish{
-		Stamps:          s.stamps,
-		NumTokens:       numTokens,
-		NumPromptTokens: len(s.spec.prompt.tokenIDs),
-		NumCachedTokens: s.numCached,
-		NumPreemptions:  s.numPreemptions + s.preemptions,
-	})
+	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
-		Index: s.spec.index, FinishReason: reason, NumTokens: numTokens,
+		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
 		NumCachedTokens: s.numCached, Stamps: s.stamps, Err: err,
 	})
 	if s.owed {
@@ -286,6 +279,22 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 		return
 	}
 	c.Stop(c.Self())
+}
+
+// observeFinish books the sequence. The series of times are about sequences that
+// came to their own end; one cut short is in the token counts only.
+func (s *SequenceActor) observeFinish(reason infer.FinishReason) {
+	stamps := s.stamps
+	if reason == infer.FinishAbort || reason == infer.FinishError {
+		stamps = infer.Stamps{}
+	}
+	s.env.metrics.ObserveSequenceFinish(metrics.SequenceFinish{
+		Stamps:          stamps,
+		NumTokens:       s.transcript.numTokens,
+		NumPromptTokens: len(s.spec.prompt.tokenIDs),
+		NumCachedTokens: s.numCached,
+		NumPreemptions:  s.numPreemptions + s.preemptions,
+	})
 }
 
 // leave runs when the actor stops, by its own decision or by a panic. The
