@@ -23,7 +23,9 @@ type fields struct {
 func parseFields(file string, b []byte) *fields {
 	f := &fields{file: file}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	if err := json.Unmarshal(b, &f.members); err != nil {
+	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
+		f.fail("", "is a git-lfs pointer, not the file itself: run `git lfs pull` in the model folder")
+	} else if err := json.Unmarshal(b, &f.members); err != nil {
 		f.fail("", "is not a JSON object: %v", err)
 	} else if f.members == nil {
 		f.fail("", "is null, not a JSON object")

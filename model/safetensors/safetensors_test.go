@@ -51,8 +51,8 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "empty (0 bytes)"},
 		{"git-lfs pointer", []byte(pointer), "git-lfs pointer, not the weights: run `git lfs pull`"},
-		{"web page", []byte("\n<!DOCTYPE html>\n<html><head>"), "web page"},
-		{"web page without doctype", []byte("<HTML><body>Sign in</body>"), "web page"},
+		{"web page", []byte("\n<!DOCTYPE html>\n<html><head>"), "HTML page"},
+		{"web page without doctype", []byte("<HTML><body>Sign in</body>"), "HTML page"},
 		{"server's message", []byte(`{"error":"Access to model is restricted"}`), "server's error message"},
 		{"hub's message", []byte("Entry not found"), "server's error message"},
 		{"pickle", []byte("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"), "PyTorch checkpoint"},

@@ -19,7 +19,7 @@ func sniff(data []byte) string {
 	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
 		return "this is a git-lfs pointer, not the weights: run `git lfs pull` in the model folder, or download the file itself"
 	case bytes.HasPrefix(text, []byte("<!doctype")), bytes.HasPrefix(text, []byte("<html")), bytes.HasPrefix(text, []byte("<?xml")):
-		return "this is a web page saved under the name of a weight file: download the file itself (on a model hub: the \"download\" or \"resolve\" link), logged in if the model is gated"
+		return "this is an HTML page saved under the name of a weight file: download the file itself (on a model hub: the \"download\" or \"resolve\" link), logged in if the model is gated"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("\x80\x02")):
 		return "this is a PyTorch checkpoint, not safetensors: convert it to safetensors first"
 	case bytes.HasPrefix(head, []byte("GGUF")):
