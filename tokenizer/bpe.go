@@ -130,8 +130,11 @@ func (s *mergeScratch) offset(k int) int {
 }
 
 // runeStart returns the greatest start of a character that is at most i, or i
-// if there is none close by, as in text that is not UTF-8.
+// if there is none close by, as in text that is not UTF-8; at most len(s).
 func runeStart(s string, i int) int {
+	if i >= len(s) {
+		return len(s)
+	}
 	for k := i; k > i-utf8.UTFMax && k > 0; k-- {
 		if utf8.RuneStart(s[k]) {
 			return k

@@ -99,8 +99,8 @@ const (
 )
 
 // subpart returns the length of the first character of b, or of its maximal
-// subpart that begins one: what Unicode (section 3.9, table 3-8) replaces by one
-// U+FFFD. b is not empty.
+// subpart of one: what Unicode (section 3.9, "U+FFFD Substitution of Maximal
+// Subparts") replaces by one U+FFFD. b is not empty.
 func subpart(b []byte) (n int, state charState) {
 	need, low, high := 0, byte(0x80), byte(0xBF)
 	switch c := b[0]; {

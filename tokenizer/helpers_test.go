@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
@@ -121,17 +120,6 @@ func (f *features) load(t testing.TB, c *featureCase) *tokenizer.Tokenizer {
 	tok, err := tokenizer.New(f.file(t, c), tokenizer.Config{})
 	require.NoError(t, err)
 	return tok
-}
-
-// spans returns the ranges of every occurrence of part in text.
-func spans(text, part string) []infer.Span {
-	var out []infer.Span
-	for i := 0; i+len(part) <= len(text); i++ {
-		if text[i:i+len(part)] == part {
-			out = append(out, infer.Span{Start: i, End: i + len(part)})
-		}
-	}
-	return out
 }
 
 // bosOnce takes a second BOS away: the reference puts one before a text that

@@ -49,7 +49,7 @@ func TestNormalizersMapSpans(t *testing.T) {
 	for name, n := range all {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				before, inside, after := markedText().Draw(t, "before"), "<|"+markedText().Draw(t, "inside")+"|>", markedText().Draw(t, "after")
+				before, inside, after := markedText().Draw(t, "before"), "{|"+markedText().Draw(t, "inside")+"|}", markedText().Draw(t, "after")
 				text := before + inside + after
 				out, moved := n.normalize(text, []infer.Span{{Start: len(before), End: len(before) + len(inside)}})
 				whole, _ := n.normalize(text, nil)
@@ -58,9 +58,9 @@ func TestNormalizersMapSpans(t *testing.T) {
 				core, _ := n.normalize(inside, nil)
 				core = strings.TrimPrefix(core, "▁")
 				got := out[moved[0].Start:moved[0].End]
-				require.GreaterOrEqual(t, strings.Index(got, "<|"), 0, "%q", got)
+				require.GreaterOrEqual(t, strings.Index(got, "{|"), 0, "%q", got)
 				require.Contains(t, got, core[:2])
-				require.Contains(t, got, "|>")
+				require.Contains(t, got, "|}")
 			})
 		})
 	}
