@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/troupe-llm/troupe/infer"
 )
 
 // Check returns the first contradiction or impossible value among the settings.
@@ -137,6 +139,9 @@ func (s *Serve) checkModel() error {
 	}
 	if n := m.MaxModelLen; n != nil && *n < 1 && *n != -1 {
 		return fmt.Errorf("--max-model-len must be at least 1, or -1 for the largest that fits, got %d", *n)
+	}
+	if _, err := s.SamplingDefaults(infer.SamplingDefaults{}); err != nil {
+		return err
 	}
 	if s.Positional != "" && m.Model != "" && s.Positional != m.Model {
 		return fmt.Errorf("MODEL %q and --model %q differ: give one", s.Positional, m.Model)

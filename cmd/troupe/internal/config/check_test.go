@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/infer"
 )
 
 func TestCheck(t *testing.T) {
@@ -47,6 +49,11 @@ func TestCheck(t *testing.T) {
 		{"--max-model-len -2", "--max-model-len must be"},
 		{"--max-model-len auto", ""},
 		{"--max-model-len -1", ""},
+		{`--override-generation-config {"temperature":0.5,"top_k":3}`, ""},
+		{`--override-generation-config {"temperature":-1}`, "--override-generation-config: temperature must be"},
+		{`--override-generation-config {"top_p":0}`, "--override-generation-config: top_p must be"},
+		{`--override-generation-config {"top_k":1.5}`, "--override-generation-config: "},
+		{`--override-generation-config {"do_sample":true}`, "do_sample"},
 		{"a --model b", "differ"},
 		{"a --model a", ""},
 	} {
@@ -112,4 +119,15 @@ func TestClientCommands(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestSamplingDefaults(t *testing.T) {
+	s := parseServe(t, "--override-generation-config", `{"top_k":3,"max_new_tokens":9}`)
+	given := infer.SamplingDefaults{Temperature: ptr(0.7), TopK: ptr(50)}
+	got, err := s.SamplingDefaults(given)
+	require.NoError(t, err)
+	require.Equal(t, infer.SamplingDefaults{Temperature: ptr(0.7), TopK: ptr(3), MaxNewTokens: ptr(9)}, got)
+	got, err = parseServe(t).SamplingDefaults(given)
+	require.NoError(t, err)
+	require.Equal(t, given, got)
 }

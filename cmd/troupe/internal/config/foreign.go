@@ -97,7 +97,6 @@ var foreignFlags = []foreign{
 	{name: "enable-sleep-mode", refuse: true, note: noteLater},
 
 	{name: "gpu-memory-utilization", arity: takesValue, accept: []string{"0.92"}, note: "the KV cache is in main memory; size it with --kv-cache-memory-bytes"},
-	{name: "kv-cache-dtype", arity: takesValue, accept: []string{"auto"}, refuse: true, note: "auto is what there is"},
 	{name: "cpu-offload-gb", arity: takesValue, accept: []string{"0"}, note: "weights are in main memory already"},
 	{name: "kv-offloading-size", arity: takesValue, note: "the KV cache is in main memory already"},
 	{name: "prefix-caching-hash-algo", arity: takesValue, accept: []string{"sha256"}, note: "there is one hash"},

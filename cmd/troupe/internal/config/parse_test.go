@@ -99,6 +99,7 @@ func TestServeFlags(t *testing.T) {
 		{"--long-prefill-token-threshold 1k", func(s *config.Serve) any { return s.Scheduler.LongPrefillTokenThreshold }, config.HumanInt(1000), config.HumanInt(0)},
 		{"--block-size 32", func(s *config.Serve) any { return s.BlockSize() }, 32, 16},
 		{"--kv-cache-memory-bytes 1.5g", func(s *config.Serve) any { return s.Scheduler.KVCacheMemoryBytes }, ptr(config.HumanInt(1.5e9)), (*config.HumanInt)(nil)},
+		{"--kv-cache-dtype bfloat16", func(s *config.Serve) any { return s.Scheduler.KVCacheDType }, "bfloat16", "auto"},
 		{"--num-gpu-blocks-override 64", func(s *config.Serve) any { return s.Scheduler.NumGPUBlocksOverride }, ptr(config.HumanInt(64)), (*config.HumanInt)(nil)},
 	}
 	defaults := parseServe(t)

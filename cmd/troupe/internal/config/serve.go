@@ -97,5 +97,6 @@ type SchedulerFlags struct {
 	LongPrefillTokenThreshold HumanInt  `name:"long-prefill-token-threshold" default:"0" help:"Most tokens of one prompt per step; 0 = no cap."`
 	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
 	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache."`
+	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32" default:"auto" help:"Element type of keys and values; auto is float32."`
 	NumGPUBlocksOverride      *HumanInt `name:"num-gpu-blocks-override" help:"Number of KV blocks, whatever the memory says."`
 }

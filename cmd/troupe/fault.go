@@ -1,0 +1,66 @@
+//go:build faultinject
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// withFaults lets requests break the engine, for tests of what happens then:
+// vllm_xargs {"troupe_fault": KIND, "troupe_fault_after": N} makes the step fail
+// that would give the request's token N (0 = the first).
+func withFaults(r infer.Runner) infer.Runner { return &faultRunner{r} }
+
+// The kinds of faults.
+const (
+	faultInSampling  = "panic-in-sampling" // the culprit is known at once
+	faultInStep      = "panic-in-step"     // anybody aboard may have done it
+	faultErrorInStep = "error-in-step"
+)
+
+type faultRunner struct{ infer.Runner }
+
+// Launch implements infer.Runner.
+func (r *faultRunner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error)) {
+	for i := range plan.Sequences {
+		if s := &plan.Sequences[i]; isDue(s) {
+			go func() { done(nil, provoke(s.SeqID, argument(s, "troupe_fault"))) }()
+			return
+		}
+	}
+	r.Runner.Launch(plan, done)
+}
+
+func isDue(s *infer.ScheduledSequence) bool {
+	if !s.Sample || argument(s, "troupe_fault") == "" {
+		return false
+	}
+	after, err := strconv.Atoi(argument(s, "troupe_fault_after"))
+	return err != nil || len(s.OutputTokenIDs) >= after
+}
+
+// argument returns a vllm_xargs value without JSON's quotes.
+func argument(s *infer.ScheduledSequence, name string) string {
+	return strings.Trim(s.Params.ExtraArgs[name], `"`)
+}
+
+// provoke panics or fails as a runner would and returns what it would report.
+func provoke(id infer.SeqID, kind string) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v", reason)
+		}
+		if kind == faultInSampling {
+			err = &infer.SequenceFault{SeqID: id, Err: err}
+		}
+	}()
+	if kind == faultErrorInStep {
+		return errors.New("injected error")
+	}
+	panic("injected " + kind)
+}

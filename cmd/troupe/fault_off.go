@@ -1,0 +1,8 @@
+//go:build !faultinject
+
+package main
+
+import "github.com/troupe-llm/troupe/infer"
+
+// withFaults is the place where tests make steps fail; see fault.go.
+func withFaults(r infer.Runner) infer.Runner { return r }

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/troupe-llm/troupe/chat"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
+	"github.com/troupe-llm/troupe/compute/cpu"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/understudy"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// parts are what a model folder gives besides weights; they are cheap, and found
+// to be right before anything large is loaded.
+type parts struct {
+	folder      *model.Folder
+	tokenizer   *tokenizer.Tokenizer
+	chatOptions chat.Options
+	template    *chat.Template // nil if there is none or it is broken
+	templateErr error          // why the model's own template is broken
+	maxModelLen int            // tokens: what flags or the model's config ask for
+}
+
+func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
+	p := &parts{}
+	var err error
+	if p.folder, err = openFolder(cfg.ModelPath()); err != nil {
+		return nil, err
+	}
+	if p.maxModelLen, err = contextLength(cfg, p.folder); err != nil {
+		return nil, err
+	}
+	if err := cfg.CheckContext(p.maxModelLen); err != nil {
+		return nil, err
+	}
+	words := p.folder
+	if cfg.Model.Tokenizer != "" {
+		if words, err = openFolder(cfg.Model.Tokenizer); err != nil {
+			return nil, err
+		}
+	}
+	if p.tokenizer, err = loadTokenizer(words); err != nil {
+		return nil, err
+	}
+	return p, p.loadTemplate(cfg, words, log)
+}
+
+// openFolder opens a model folder; "" and the built-in model's name mean that
+// one, unless there is a folder of the name.
+func openFolder(path string) (*model.Folder, error) {
+	if path == "" {
+		return understudy.Embedded(), nil
+	}
+	folder, err := model.OpenDir(path)
+	if err != nil && path == understudy.Name {
+		return understudy.Embedded(), nil
+	}
+	return folder, err
+}
+
+// contextLength returns the context length that is asked for, in tokens.
+func contextLength(cfg *config.Serve, folder *model.Folder) (int, error) {
+	b, err := folder.File("config.json")
+	if err != nil {
+		return 0, missing(folder, "config.json", err)
+	}
+	c, err := model.ParseConfig(b)
+	if err != nil {
+		return 0, err
+	}
+	if n := cfg.Model.MaxModelLen; n != nil && *n > 0 {
+		return int(*n), nil
+	}
+	return c.MaxPositionEmbeddings, nil
+}
+
+// missing words the error of a file that a model folder must have.
+func missing(folder *model.Folder, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no %s; a model folder in the Hugging Face layout is needed", folder.Name(), name)
+	}
+	return fmt.Errorf("%s: %s cannot be read: %w", folder.Name(), name, err)
+}
+
+func loadTokenizer(folder *model.Folder) (*tokenizer.Tokenizer, error) {
+	b, err := folder.File("tokenizer.json")
+	if err != nil {
+		return nil, missing(folder, "tokenizer.json", err)
+	}
+	var c tokenizer.Config
+	switch text, err := folder.File("tokenizer_config.json"); {
+	case err == nil:
+		if c, err = tokenizer.ParseConfig(text); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return tokenizer.New(b, c)
+}
+
+// loadTemplate takes --chat-template, which must be right; else the model's own,
+// which may be broken: completions work without it.
+func (p *parts) loadTemplate(cfg *config.Serve, words *model.Folder, log *slog.Logger) error {
+	c := p.tokenizer.Config()
+	p.chatOptions = chat.Options{
+		BOSToken: c.BOSToken, EOSToken: c.EOSToken, ContentFormat: cfg.Chat.ChatTemplateContentFormat,
+	}
+	if given := cfg.Chat.ChatTemplate; given != "" {
+		source, err := templateSource(given)
+		if err != nil {
+			return err
+		}
+		if p.template, err = chat.Parse(source, p.chatOptions); err != nil {
+			return fmt.Errorf("--chat-template is invalid: %s", errorLine(err))
+		}
+		return nil
+	}
+	source := c.ChatTemplate
+	switch text, err := words.File("chat_template.jinja"); {
+	case err == nil:
+		source = string(text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if source == "" {
+		log.Warn("The model has no chat template: chat completions are refused, or give one with --chat-template")
+		return nil
+	}
+	p.template, p.templateErr = chat.Parse(source, p.chatOptions)
+	if p.templateErr != nil {
+		p.template = nil
+		log.Warn("The model's chat template is broken: chat completions are refused: " + errorLine(p.templateErr))
+	}
+	return nil
+}
+
+// maxTemplateBytes bounds a template file.
+const maxTemplateBytes = 1 << 20
+
+// templateSource reads a file, or takes what looks like Jinja as it is.
+func templateSource(given string) (string, error) {
+	info, err := os.Stat(given)
+	if err != nil {
+		if strings.ContainsAny(given, "{}\n") {
+			return given, nil
+		}
+		return "", fmt.Errorf("--chat-template %q is neither a file nor a template: %w", given, errors.Unwrap(err))
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxTemplateBytes {
+		return "", fmt.Errorf("--chat-template %q is not a file of at most %d bytes", given, maxTemplateBytes)
+	}
+	text, err := os.ReadFile(given)
+	if err != nil {
+		return "", fmt.Errorf("--chat-template: %w", err)
+	}
+	return string(text), nil
+}
+
+// loadModel loads the weights. The backend is the caller's, and outlives the model.
+func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress) (*model.Model, error) {
+	defer show.stop()
+	o := model.Options{
+		Backend: backend, DType: cfg.Model.DType, KVCacheDType: cfg.Scheduler.KVCacheDType,
+		BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
+		GenerationConfig: cfg.Model.GenerationConfig, Progress: show.update,
+	}
+	if n := cfg.Model.MaxModelLen; n != nil {
+		o.MaxModelLen = int(*n)
+	}
+	if n := cfg.Scheduler.NumGPUBlocksOverride; n != nil {
+		o.NumBlocksOverride = int(*n)
+	}
+	if n := cfg.Scheduler.KVCacheMemoryBytes; n != nil {
+		o.KVCacheMemoryBytes = int64(*n)
+	}
+	o.MaxNumBatchedTokens = cfg.MaxNumBatchedTokens(p.maxModelLen)
+	m, err := model.Load(p.folder, o)
+	if err != nil {
+		return nil, err
+	}
+	if n := p.tokenizer.VocabSize(); n > m.Config().VocabSize {
+		return nil, errors.Join(fmt.Errorf("the tokenizer has %d tokens, the model only %d: they do not belong together", n, m.Config().VocabSize), m.Close())
+	}
+	return m, nil
+}
+
+// eosTokenIDs joins the model's end-of-sequence ids with the tokenizer's own.
+func eosTokenIDs(m *model.Model, t *tokenizer.Tokenizer) []int32 {
+	ids := slices.Clone(m.EOSTokenIDs())
+	if id, ok := t.ID(t.Config().EOSToken); ok && !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// modelInfo describes the model to clients.
+func modelInfo(cfg *config.Serve, p *parts, m *model.Model) (infer.ModelInfo, error) {
+	defaults, err := cfg.SamplingDefaults(m.Defaults())
+	names := cfg.HTTP.ServedModelName
+	if len(names) == 0 {
+		names = []string{p.folder.Name()}
+	}
+	return infer.ModelInfo{
+		ServedNames: names, Root: p.folder.Name(),
+		MaxModelLen: m.MaxModelLen(), VocabSize: m.Config().VocabSize, Defaults: defaults,
+	}, err
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
+)
+
+// serve runs `troupe serve` until a signal, ctx's end, or a failure.
+func (m *Main) serve(ctx context.Context) error {
+	cfg := &m.cli.Serve
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(m.Stderr, "Warning: %s\n", w)
+	}
+	// A port in use is better known before the weights are read than after.
+	if err := probe(cfg); err != nil {
+		return err
+	}
+	start := time.Now()
+	m.tuneMemory()
+	s, err := newServer(cfg, m)
+	if err != nil {
+		return err
+	}
+	m.closers = append(m.closers, s.Close)
+	ln, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	// What loading needed and serving does not goes back to the system.
+	debug.FreeOSMemory()
+	ended := s.start(ln)
+	s.describe()
+	s.log.Info(fmt.Sprintf("Serving %s at %s (ready after %.1f s)", strings.Join(s.engine.Model().ServedNames, ", "), urlOf(cfg, ln), time.Since(start).Seconds()))
+	select {
+	case err := <-ended:
+		return fmt.Errorf("the listener failed: %w", err)
+	case sig := <-m.Signals:
+		s.log.Info(fmt.Sprintf("Received %s: finishing running requests, up to %v; again to end at once", sig, seconds(cfg.HTTP.ShutdownTimeout)))
+	case <-ctx.Done():
+	}
+	drained := make(chan struct{})
+	go m.exitOnSignal(drained)
+	s.drain(seconds(cfg.HTTP.ShutdownTimeout))
+	close(drained)
+	return <-ended
+}
+
+// exitOnSignal ends the process on another signal while it drains.
+func (m *Main) exitOnSignal(drained <-chan struct{}) {
+	select {
+	case sig := <-m.Signals:
+		code := exitFailure
+		if n, ok := sig.(syscall.Signal); ok {
+			code = 128 + int(n)
+		}
+		m.Exit(code)
+	case <-drained:
+	}
+}
+
+// gcPercent is GOGC's default here: the heap is small beside the weights, which
+// are outside of it, and garbage comes with every streamed token.
+const gcPercent = 200
+
+// tuneMemory sets the collector unless the environment does.
+func (m *Main) tuneMemory() {
+	if m.Getenv("GOGC") == "" && m.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// probe finds an address that cannot be listened on. Connections are accepted
+// only once the model is loaded, so that a probe of the port means readiness.
+func probe(cfg *config.Serve) error {
+	if cfg.HTTP.UDS == "" && cfg.HTTP.Port == 0 {
+		return nil
+	}
+	ln, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
+
+func listen(cfg *config.Serve) (net.Listener, error) {
+	network, address := cfg.Address()
+	if network == "unix" {
+		removeStaleSocket(address)
+	}
+	ln, err := net.Listen(network, address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && network == "unix":
+		return nil, fmt.Errorf("--uds %s is in use by another process", address)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("port %d is in use by another process: choose another --port, or 0 for a free one", cfg.HTTP.Port)
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return ln, nil
+}
+
+// removeStaleSocket removes a socket that no process listens on any more, as a
+// killed server leaves it.
+func removeStaleSocket(path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		_ = c.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // listening says what is wrong if that failed
+	}
+}
+
+// urlOf returns where clients on this machine find the server.
+func urlOf(cfg *config.Serve, ln net.Listener) string {
+	tcp, ok := ln.Addr().(*net.TCPAddr)
+	if !ok {
+		return "unix socket " + ln.Addr().String()
+	}
+	host := cfg.HTTP.Host
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupe-llm/troupe/actors"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/reqlog"
+	"github.com/troupe-llm/troupe/compute/cpu"
+	"github.com/troupe-llm/troupe/http"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/scheduler"
+)
+
+// server is a model that is served: device, engine and HTTP joined together.
+type server struct {
+	cfg *config.Serve
+	log *slog.Logger
+
+	registry *prometheus.Registry
+	backend  *cpu.Backend
+	model    *model.Model
+	engine   *actors.Engine
+	stats    *metrics.StatsLogger
+	http     *http.Server
+	isDown   bool           // http has been shut down
+	closers  []func() error // of what is open, in the order of opening
+}
+
+// newServer loads and joins everything but opens no port. Close ends it.
+func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
+	s := &server{cfg: cfg, log: logline.New(m.Stderr, logline.ParseLevel(cfg.Env.LogLevel)), registry: metrics.NewRegistry()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	p, err := loadParts(cfg, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if s.backend, err = cpu.New(cpu.Options{}); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.backend.Close)
+	show := newProgress(m.Stderr, isTerminal(m.Stderr))
+	if s.model, err = loadModel(cfg, p, s.backend, show); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.model.Close)
+	info, err := modelInfo(cfg, p, s.model)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startEngine(p, info); err != nil {
+		return nil, err
+	}
+	return s, s.makeHTTP(m)
+}
+
+// startEngine starts the actors and the periodic log line.
+func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
+	cfg := s.cfg
+	policy, err := scheduler.ParsePolicy(cfg.Scheduler.SchedulingPolicy)
+	if err != nil {
+		return err
+	}
+	var series *metrics.Engine
+	if !cfg.Metrics.DisableLogStats {
+		series = metrics.NewEngine(s.registry, metrics.EngineOptions{
+			ModelName: info.ServedNames[0], Engine: "0", MaxModelLen: info.MaxModelLen, CacheInfo: s.cacheInfo(),
+		})
+	}
+	s.engine, err = actors.NewEngine(actors.Config{
+		Tokenizer: p.tokenizer, Template: p.template, TemplateErr: p.templateErr, TemplateOptions: p.chatOptions,
+		TrustRequestChatTemplate: cfg.Chat.TrustRequestChatTemplate, DefaultChatTemplateKwargs: cfg.Chat.DefaultChatTemplateKwargs.Raw,
+		NewRunner: s.newRunner,
+		Scheduler: scheduler.Config{
+			MaxNumSeqs: cfg.MaxNumSeqs(), MaxNumBatchedTokens: cfg.MaxNumBatchedTokens(info.MaxModelLen), MaxModelLen: info.MaxModelLen,
+			EnableChunkedPrefill: cfg.Scheduler.EnableChunkedPrefill, EnablePrefixCaching: cfg.Scheduler.EnablePrefixCaching,
+			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
+		},
+		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
+		Metrics: series, PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, Logger: s.log,
+		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
+		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.engine.Close)
+	s.stats = metrics.StartStatsLogger(metrics.StatsLoggerOptions{
+		Engine: series, Interval: cfg.Env.LogStatsInterval, Log: func(line string) { s.log.Info(line) },
+	})
+	s.closers = append(s.closers, func() error { s.stats.Stop(); return nil })
+	return nil
+}
+
+func (s *server) newRunner() (infer.Runner, error) {
+	r, err := s.model.NewRunner()
+	if err != nil {
+		return nil, err
+	}
+	return withFaults(r), nil
+}
+
+// optional is 0 for a flag that was not given.
+func optional(n *config.HumanInt) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+// cacheInfo becomes the labels of vllm:cache_config_info, written as Python would.
+func (s *server) cacheInfo() map[string]string {
+	kv := s.model.KVSpec()
+	python := map[bool]string{true: "True", false: "False"}
+	return map[string]string{
+		"block_size": fmt.Sprint(kv.BlockSize), "num_gpu_blocks": fmt.Sprint(kv.NumBlocks), "cache_dtype": kv.DType.String(),
+		"enable_prefix_caching": python[s.cfg.Scheduler.EnablePrefixCaching],
+	}
+}
+
+func (s *server) makeHTTP(m *Main) (err error) {
+	cfg := s.cfg
+	var generator infer.Generator = s.engine
+	if cfg.Logging.EnableLogRequests {
+		o := reqlog.Options{Logger: s.log, MaxLen: -1, Outputs: cfg.Logging.EnableLogOutputs, Deltas: cfg.Logging.EnableLogDeltas}
+		if n := cfg.Logging.MaxLogLen; n != nil {
+			o.MaxLen = *n
+		}
+		generator = reqlog.Wrap(generator, o)
+	}
+	s.http, err = http.New(http.Options{
+		Generator: generator, Version: version(), Logger: logline.New(m.Stderr, logline.ParseLevel(cfg.HTTP.UvicornLogLevel)),
+		HTTPMetrics: metrics.NewHTTP(s.registry), Gatherer: s.registry,
+		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, ForceIncludeUsage: cfg.Metrics.EnableForceIncludeUsage,
+		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
+		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
+		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
+		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, ResponseRole: cfg.Chat.ResponseRole,
+		APIKeys: cfg.APIKeys(), RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
+		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
+		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
+		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),
+		AccessLog:    !cfg.HTTP.DisableUvicornAccessLog, AccessLogExclude: cfg.HTTP.DisableAccessLogForEndpoints,
+	})
+	if err == nil {
+		s.closers = append(s.closers, s.shutDown)
+	}
+	return err
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// describe logs what is served, in a few lines.
+func (s *server) describe() {
+	spec, kv := s.model.Spec(), s.model.KVSpec()
+	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
+	s.log.Info(fmt.Sprintf("KV cache: %d blocks of %d tokens = %d tokens, %s %s; context %d tokens, at most %d sequences and %d tokens per step",
+		spec.NumBlocks, spec.BlockSize, spec.NumBlocks*spec.BlockSize, byteSize(kv.Bytes()), kv.DType, spec.MaxModelLen,
+		s.cfg.MaxNumSeqs(), s.cfg.MaxNumBatchedTokens(spec.MaxModelLen)))
+}
+
+// shortCount writes a count of parameters: 2.8 M.
+func shortCount(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f M", float64(n)/1e6)
+	}
+	return fmt.Sprint(n)
+}
+
+// start accepts connections from ln. The channel tells when that has ended.
+func (s *server) start(ln net.Listener) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.Serve(ln) }()
+	return ended
+}
+
+// flushTime is what finished responses get to reach their clients.
+const flushTime = 5 * time.Second
+
+// drain lets running requests end for up to timeout while new ones are refused
+// with a 503, then cancels them, and closes all connections. What it had to cut
+// short is told in the log, not as an error.
+func (s *server) drain(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := s.engine.Drain(ctx); err != nil {
+		s.log.Warn("Requests were cancelled at the end of --shutdown-timeout")
+	}
+	if err := s.shutDown(); err != nil {
+		s.log.Warn("Connections were closed before their clients had read everything")
+	}
+}
+
+// shutDown closes the listener and all connections; only the first call does.
+func (s *server) shutDown() error {
+	if s.isDown {
+		return nil
+	}
+	s.isDown = true
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	return s.http.Shutdown(ctx)
+}
+
+// Close frees everything, in reverse order of opening.
+func (s *server) Close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
