@@ -2,23 +2,44 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/troupe-llm/troupe/chat/jinja"
 	"github.com/troupe-llm/troupe/infer"
+)
+
+// Defaults of [Options].
+const (
+	DefaultMaxOutput = 8 << 20
+	DefaultTimeout   = 2 * time.Second
+)
+
+// maxSteps bounds the work of one rendering where the clock would be too late: it
+// is about a second of it.
+const maxSteps = 10_000_000
+
+// The values of Options.ContentFormat, as of vLLM's --chat-template-content-format.
+const (
+	FormatAuto   = "auto"   // openai if the template loops over content, else string
+	FormatString = "string" // content is a string; parts are joined with newlines
+	FormatOpenAI = "openai" // content is a list of {"type": "text", "text": …}
 )
 
 // Options set up a template. The zero value is usable.
 type Options struct {
 	BOSToken, EOSToken string           // the template's bos_token and eos_token
 	Now                func() time.Time // what strftime_now reads; nil = time.Now
-	MaxOutput          int              // bytes of rendered text; 0 = the default
-	Timeout            time.Duration    // of one rendering; 0 = the default
+	MaxOutput          int              // bytes of rendered text; 0 = DefaultMaxOutput
+	Timeout            time.Duration    // of one rendering; 0 = DefaultTimeout
 	ContentFormat      string           // auto (also ""), string or openai
 }
 
 // Template is a parsed chat template, safe for concurrent use.
 type Template struct {
-	opts Options
+	opts     Options
+	compiled *jinja.Template
+	openAI   bool // messages get their content as a list of parts
 }
 
 // Input is one conversation to render.
@@ -28,19 +49,173 @@ type Input struct {
 	ControlTokens []string        // spellings that must stay plain text where the client wrote them
 }
 
-// Rendered is prompt text. Literal lists the byte ranges, in order, that came
-// from client text and spell a control token.
+// Rendered is prompt text. Literal lists, in order and disjoint, the byte ranges
+// that spell a control token and hold at least one byte of client text.
 type Rendered struct {
 	Text    string
 	Literal []infer.Span
 }
 
-// Parse compiles a template.
+// Parse compiles a template. A syntax error is an *infer.Error (CodeInvalid,
+// Param chat_template) that names the line.
 func Parse(source string, o Options) (*Template, error) {
-	return &Template{opts: o}, nil
+	compiled, err := jinja.Parse(source)
+	if err != nil {
+		return nil, infer.Errorf(infer.CodeInvalid, "chat_template", "chat template: %v", err)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	t := &Template{opts: o, compiled: compiled}
+	switch o.ContentFormat {
+	case FormatAuto, "":
+		t.openAI = compiled.LoopsOverContent()
+	case FormatOpenAI:
+		t.openAI = true
+	case FormatString:
+	default:
+		return nil, infer.Errorf(infer.CodeInvalid, "chat_template_content_format",
+			"the chat template content format must be auto, string or openai, got %q", o.ContentFormat)
+	}
+	return t, nil
 }
 
-// Render renders a conversation.
+// Render renders a conversation, with the request's own template if it has one.
+// Failures are *infer.Error: CodeInvalid with the field at fault, or with the
+// template's own message where it calls raise_exception.
 func (t *Template) Render(in Input) (Rendered, error) {
-	return Rendered{}, infer.Errorf(infer.CodeNotImplemented, "messages", "chat templates are not available")
+	if in.Chat == nil {
+		return Rendered{}, infer.Errorf(infer.CodeInvalid, "messages", "messages are required")
+	}
+	if in.Chat.Template != "" {
+		own, err := Parse(in.Chat.Template, t.opts)
+		if err != nil {
+			return Rendered{}, err
+		}
+		t = own
+	}
+	if in.Chat.ContinueFinalMessage && in.Chat.AddGenerationPrompt {
+		return Rendered{}, infer.Errorf(infer.CodeInvalid, "continue_final_message",
+			"continue_final_message and add_generation_prompt cannot both be true")
+	}
+	vars, last, err := t.variables(in)
+	if err != nil {
+		return Rendered{}, err
+	}
+	text, err := t.compiled.Render(vars, t.limits())
+	if err != nil {
+		return Rendered{}, renderError(err)
+	}
+	if in.Chat.ContinueFinalMessage {
+		if text, err = cutAtFinal(text, last); err != nil {
+			return Rendered{}, err
+		}
+	}
+	return Rendered{Text: text.String(), Literal: literalSpans(text, in.ControlTokens)}, nil
+}
+
+func (t *Template) limits() jinja.Limits {
+	return jinja.Limits{
+		MaxOutput: t.opts.MaxOutput,
+		// What a template builds on the way to its output: a few copies of it are
+		// usual, and the constant leaves room for lists and small outputs.
+		MaxBytes: 64<<20 + 16*t.opts.MaxOutput,
+		MaxSteps: maxSteps,
+		Timeout:  t.opts.Timeout,
+		Now:      t.opts.Now,
+	}
+}
+
+// renderError maps a failure of the engine to the client's error.
+func renderError(err error) error {
+	var e *jinja.Error
+	if !errors.As(err, &e) {
+		return infer.Internal(err)
+	}
+	if e.Raised {
+		return infer.Errorf(infer.CodeInvalid, "messages", "%s", e.Message)
+	}
+	return infer.Errorf(infer.CodeInvalid, "messages", "the chat template failed: %v", e)
+}
+
+// reserved are names that kwargs may not set: they are fields of their own.
+var reserved = []string{"messages", "tools", "chat_template", "tokenize"}
+
+// variables builds what the template sees. last is the final message.
+func (t *Template) variables(in Input) (vars, last *jinja.Dict, err error) {
+	messages, err := t.messages(in.Chat.Messages)
+	if err != nil {
+		return nil, nil, err
+	}
+	tools, err := decodeTools(in.Chat.Tools)
+	if err != nil {
+		return nil, nil, err
+	}
+	vars = &jinja.Dict{}
+	vars.Set("messages", messages)
+	vars.Set("tools", tools)
+	vars.Set("documents", nil)
+	vars.Set("add_generation_prompt", in.Chat.AddGenerationPrompt)
+	vars.Set("continue_final_message", in.Chat.ContinueFinalMessage)
+	vars.Set("bos_token", jinja.Plain(t.opts.BOSToken))
+	vars.Set("eos_token", jinja.Plain(t.opts.EOSToken))
+	if err := addKwargs(vars, in.DefaultKwargs, jinja.FromServer); err != nil {
+		return nil, nil, err
+	}
+	if err := addKwargs(vars, in.Chat.TemplateKwargs, jinja.FromClient); err != nil {
+		return nil, nil, err
+	}
+	last, _ = messages.Items[len(messages.Items)-1].(*jinja.Dict)
+	return vars, last, nil
+}
+
+// addKwargs sets the variables of chat_template_kwargs.
+func addKwargs(vars *jinja.Dict, raw json.RawMessage, from jinja.Origin) error {
+	const param = "chat_template_kwargs"
+	if len(raw) == 0 {
+		return nil
+	}
+	v, err := jinja.DecodeJSON(raw, from)
+	if err != nil {
+		return infer.Errorf(infer.CodeInvalid, param, "%s: %v", param, err)
+	}
+	kwargs, ok := v.(*jinja.Dict)
+	switch {
+	case v == nil:
+		return nil
+	case !ok:
+		return infer.Errorf(infer.CodeInvalid, param, "%s must be an object", param)
+	}
+	for _, name := range reserved {
+		if _, found := kwargs.Get(name); found {
+			return infer.Errorf(infer.CodeInvalid, param+"."+name, "%s cannot set %q", param, name)
+		}
+	}
+	kwargs.Each(vars.Set)
+	return nil
+}
+
+// decodeTools returns the tools as the template sees them: a list, or none.
+func decodeTools(raw json.RawMessage) (jinja.Value, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	v, err := jinja.DecodeJSON(raw, jinja.FromClient)
+	if err != nil {
+		return nil, infer.Errorf(infer.CodeInvalid, "tools", "tools: %v", err)
+	}
+	list, ok := v.(*jinja.List)
+	switch {
+	case v == nil || ok && len(list.Items) == 0:
+		return nil, nil
+	case !ok:
+		return nil, infer.Errorf(infer.CodeInvalid, "tools", "tools must be a list")
+	}
+	return list, nil
 }

@@ -125,6 +125,15 @@ func (d *Dict) set(key, v Value) bool {
 	return true
 }
 
+// Each calls f for every entry whose key is a string, in order.
+func (d *Dict) Each(f func(name string, v Value)) {
+	for i, k := range d.keys {
+		if t, ok := k.(Text); ok {
+			f(t.s, d.vals[i])
+		}
+	}
+}
+
 // Delete removes a string key.
 func (d *Dict) Delete(name string) {
 	i := d.find(dictKey{kind: 's', s: name})
