@@ -1,0 +1,64 @@
+package http_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/troupe-llm/troupe/http"
+)
+
+func TestShutdownWaitsForStreamsOnly(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g})
+	s.do(t, "GET", "/version", "") // its connection is kept, idle
+	unused, _ := s.raw(t, "")
+	_, r := s.raw(t, post("/v1/chat/completions", chat(streamed)))
+	stream := <-streams
+	readHead(t, r)
+
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	_, err := unused.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "a connection that asked for nothing is closed")
+	_, err = net.Dial("tcp", s.addr)
+	require.Error(t, err)
+	require.Empty(t, done)
+	stream.push(text("a"), finish(""), final(1, 2))
+	require.Contains(t, strings.Join(readChunks(t, r), ""), "data: [DONE]\n\n")
+	require.NoError(t, <-done)
+	require.Empty(t, stream.cancelled)
+	require.Error(t, s.Shutdown(context.Background()), "a second time")
+}
+
+func TestShutdownAtTheLimitCancels(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g})
+	_, r := s.raw(t, post("/v1/chat/completions", chat(streamed)))
+	_, unary := s.raw(t, post("/v1/chat/completions", chat("")))
+	for range 2 {
+		<-streams
+	}
+	readHead(t, r)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	last := strings.Join(readChunks(t, r), "")
+	require.True(t, strings.HasPrefix(last, `data: {"error":{"message":"cancelled: shutdown","type":"Service Unavailable"`), last)
+	require.True(t, strings.HasSuffix(last, "data: [DONE]\n\n"))
+	require.Contains(t, readHead(t, unary), "503 Service Unavailable")
+}
+
+func TestServeAfterShutdown(t *testing.T) {
+	server, err := http.New(http.Options{Generator: answers()})
+	require.NoError(t, err)
+	require.NoError(t, server.Shutdown(context.Background()))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.Error(t, server.Serve(ln))
+	_, err = net.Dial("tcp", ln.Addr().String())
+	require.Error(t, err, "the listener is closed")
+}
