@@ -27,6 +27,8 @@ type RequestActor struct {
 	cancelled  infer.CancelReason // "" = not; the first reason stands
 	err        *infer.Error       // the first failure of a choice
 	concluded  bool
+
+	childOptions []actor.PropsOption // nil but in tests
 }
 
 // childGone stands for a child's Terminated in the order of user messages.
@@ -70,7 +72,7 @@ func (r *RequestActor) start(c actor.Context) {
 	for i := range specs {
 		sequence := newSequenceActor(r.env, r.job, &specs[i])
 		sequence.supervisor, sequence.batcher = c.Parent(), r.batcher
-		pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return sequence }), "sequence")
+		pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return sequence }, r.childOptions...), "sequence")
 		r.indexOf[pid.Id] = i
 	}
 }

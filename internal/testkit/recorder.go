@@ -3,6 +3,7 @@ package testkit
 import (
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,12 +33,14 @@ type Recorder struct {
 
 	root     *actor.RootContext
 	mu       sync.Mutex
+	arrived  *sync.Cond // on mu
 	messages []any
 }
 
 // NewRecorder spawns a recorder, which ends with the test.
 func NewRecorder(t testing.TB, s *actor.ActorSystem) *Recorder {
 	r := &Recorder{root: s.Root}
+	r.arrived = sync.NewCond(&r.mu)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	r.PID = s.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return r },
 		actor.WithDispatcher(actor.NewSynchronizedDispatcher(1<<30)), actor.WithSupervisor(stop)))
@@ -55,6 +58,7 @@ func (r *Recorder) Receive(c actor.Context) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.messages = append(r.messages, m)
+		r.arrived.Broadcast()
 	}
 }
 
@@ -88,4 +92,20 @@ func TakeOf[T any](r *Recorder) []T {
 		}
 	}
 	return found
+}
+
+// Next waits for a message of type T, takes it and leaves the others. It is for
+// senders that do not run on the synchronized dispatcher.
+func Next[T any](r *Recorder) T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		for i, m := range r.messages {
+			if t, ok := m.(T); ok {
+				r.messages = slices.Delete(r.messages, i, i+1)
+				return t
+			}
+		}
+		r.arrived.Wait()
+	}
 }

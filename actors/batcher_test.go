@@ -1,0 +1,229 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
+)
+
+// newBatcher spawns a batcher whose steps end when the test says so.
+func (w *workbench) newBatcher(o testkit.DeviceOptions) (*actor.PID, *testkit.Device, *BatcherActor) {
+	o.Manual = true
+	d := testkit.NewDevice(o)
+	dev, err := openDevice(&Config{NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: w.clock.Now})
+	require.NoError(w.t, err)
+	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev}
+	pid := w.recorder.SpawnChild(func() actor.Actor { return batcher })
+	w.t.Cleanup(func() {
+		w.env.root.Stop(pid)
+		for d.Runner().Finish() {
+		}
+		require.NoError(w.t, dev.close())
+		require.NoError(w.t, d.Check())
+	})
+	return pid, d, batcher
+}
+
+// add returns an AddSequence of a prompt of n tokens; the recorder gets the answers.
+func (w *workbench) add(id infer.SeqID, n int) *AddSequence {
+	params := testkit.Params(20)
+	params.IgnoreEOS = true
+	prompt := make([]int32, n)
+	for i := range prompt {
+		prompt[i] = int32(id)*16 + int32(i)
+	}
+	places, err, _ := w.env.admission.admit([]int{n})
+	require.Nil(w.t, err)
+	return &AddSequence{SeqID: id, PromptTokenIDs: prompt, Params: &params, ReplyTo: w.recorder.PID,
+		Stamps: infer.Stamps{Queued: w.clock.Now()}, place: places[0]}
+}
+
+func TestBatcherStampsASequence(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{})
+	m := w.add(1, 3)
+	queued := m.Stamps.Queued
+	w.clock.Advance(10)
+	w.send(pid, m)
+	scheduled := w.clock.Now()
+	require.Zero(t, w.env.admission.queued.Load(), "it has left the queue")
+
+	w.clock.Advance(10)
+	first := w.clock.Now()
+	require.True(t, d.Runner().Finish())
+	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: first}, out.Stamps)
+	require.Equal(t, uint64(7), out.Epoch)
+	require.Equal(t, 1, out.NumOutputTokens)
+
+	w.clock.Advance(10)
+	require.True(t, d.Runner().Finish())
+	out = one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: w.clock.Now()}, out.Stamps)
+	require.Equal(t, 2, out.NumOutputTokens)
+}
+
+func TestResumedSequenceKeepsItsStamps(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{})
+	m := w.add(1, 3)
+	m.OutputTokenIDs = testkit.Continue(m.PromptTokenIDs, m.Params)[:5]
+	m.Stamps = infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: 4}
+	w.clock.Advance(100)
+	w.send(pid, m)
+	require.True(t, d.Runner().Finish())
+	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: w.clock.Now()}, out.Stamps)
+	require.Equal(t, 6, out.NumOutputTokens)
+	require.Equal(t, testkit.Continue(m.PromptTokenIDs, m.Params)[5:6], out.NewTokenIDs)
+}
+
+func TestOneOutputPerSequenceAndStep(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{})
+	for id := range infer.SeqID(3) {
+		w.send(pid, w.add(id+1, 4))
+	}
+	require.Equal(t, 1, d.NumSteps(), "the mailbox fills while a step is in flight")
+	require.True(t, d.Runner().Finish())
+	require.Len(t, testkit.TakeOf[*SequenceOutput](w.recorder), 1, "the first step had only the first sequence")
+	w.clock.Advance(5)
+	require.True(t, d.Runner().Finish())
+	outputs := testkit.TakeOf[*SequenceOutput](w.recorder)
+	require.Len(t, outputs, 3)
+	for _, out := range outputs {
+		require.Equal(t, w.clock.Now(), out.Stamps.LastToken, "one clock reading per step")
+		require.Len(t, out.NewTokenIDs, 1)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+	w.send(pid, w.add(1, 4))
+	w.send(pid, w.add(2, 4))
+	w.send(pid, &AbortSequence{SeqID: 2})
+	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.FinishAbort, out.FinishReason, "one that waits is answered at once")
+
+	w.send(pid, &AbortSequence{SeqID: 1})
+	w.send(pid, &AbortSequence{SeqID: 1})
+	w.send(pid, &AbortSequence{SeqID: 99})
+	require.Empty(t, w.recorder.Take(), "one aboard is answered at the commit")
+	require.True(t, d.Runner().Finish())
+	out = one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.FinishAbort, out.FinishReason)
+	require.Empty(t, out.NewTokenIDs)
+	require.Empty(t, b.sequences)
+	require.NoError(t, b.device.scheduler.CheckInvariants())
+	require.False(t, d.Runner().Finish(), "nothing is left to do")
+}
+
+func TestWhatCanNeverRunIsAnswered(t *testing.T) {
+	w := newWorkbench(t)
+	pid, _, b := w.newBatcher(testkit.DeviceOptions{})
+	w.send(pid, w.add(1, 200))
+	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.FinishError, out.FinishReason)
+	require.Equal(t, infer.CodeContextLength, out.Err.Code)
+	require.Empty(t, b.sequences)
+}
+
+func TestFailedStepStopsTheBatcher(t *testing.T) {
+	for name, fault := range map[string]error{"error": errors.New("device lost"), "panic": testkit.Panic{Value: "boom"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkbench(t)
+			pid, d, _ := w.newBatcher(testkit.DeviceOptions{Fault: func(step int, _ *infer.StepPlan) error {
+				if step == 2 {
+					return fault
+				}
+				return nil
+			}})
+			w.send(pid, w.add(1, 4))
+			w.send(pid, w.add(2, 4))
+			require.True(t, d.Runner().Finish()) // a panic in Launch comes with the second step already
+			w.send(pid, w.add(3, 4))
+			d.Runner().Finish()
+			answers := map[string]int{}
+			suspects := 0
+			for _, m := range w.recorder.Take() {
+				answers[fmt.Sprintf("%T", m)]++
+				if m, ok := m.(*SequenceInterrupted); ok {
+					require.Nil(t, m.Err)
+					require.NotZero(t, m.Stamps.Queued)
+					suspects += m.Crashes
+				}
+			}
+			known := 3 // whoever it knows is answered
+			if name == "panic" {
+				known = 2 // the third found it dead
+			}
+			require.Equal(t, map[string]int{"*actors.SequenceOutput": 1, "*actors.SequenceInterrupted": known, "*actor.Terminated": 1}, answers)
+			require.Equal(t, 2, suspects, "those aboard are suspects")
+		})
+	}
+}
+
+func TestSuspicionEndsWithAToken(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+	suspect := w.add(1, 4)
+	suspect.Crashes = 1
+	w.send(pid, suspect)
+	w.send(pid, w.add(2, 4))
+	require.Len(t, b.inFlight.Sequences, 1)
+	require.True(t, d.Runner().Finish())
+	require.Zero(t, b.sequences[1].crashes)
+	for range 2 {
+		require.True(t, d.Runner().Finish())
+	}
+	require.Len(t, b.inFlight.Sequences, 2, "it shares steps again")
+}
+
+func TestVerdict(t *testing.T) {
+	plan := func(ids ...infer.SeqID) *infer.StepPlan {
+		p := &infer.StepPlan{}
+		for _, id := range ids {
+			p.Sequences = append(p.Sequences, infer.ScheduledSequence{SeqID: id})
+		}
+		return p
+	}
+	boom := errors.New("boom")
+	named := func(id infer.SeqID) error { return fmt.Errorf("step: %w", &infer.SequenceFault{SeqID: id, Err: boom}) }
+	for _, tc := range []struct {
+		name         string
+		plan         *infer.StepPlan
+		fault        error
+		id           infer.SeqID
+		crashes      int
+		wantCrashes  int
+		wantSentence bool
+	}{
+		{"aboard", plan(1, 2), boom, 1, 0, 1, false},
+		{"not aboard", plan(1, 2), boom, 3, 0, 0, false},
+		{"alone for the first time", plan(1), boom, 1, 0, 1, false},
+		{"alone and a suspect", plan(1), boom, 1, 1, 2, true},
+		{"suspect, but not aboard", plan(2), boom, 1, 1, 1, false},
+		{"named", plan(1, 2), named(1), 1, 0, 1, true},
+		{"another is named", plan(1, 2), named(2), 1, 0, 0, false},
+		{"somebody unknown is named", plan(1, 2), named(9), 1, 0, 1, false},
+		{"outside a step all are suspects", nil, nil, 1, 0, 1, false},
+		{"out of tries", plan(1, 2), boom, 1, maxCrashes - 1, maxCrashes, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			crashes, err := newBlame(tc.plan, tc.fault).verdict(tc.id, tc.crashes)
+			require.Equal(t, tc.wantCrashes, crashes)
+			require.Equal(t, tc.wantSentence, err != nil)
+			if err != nil {
+				require.Equal(t, infer.CodeInternal, err.Code)
+				require.Equal(t, "Internal server error", err.Message)
+			}
+		})
+	}
+}

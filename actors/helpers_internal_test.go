@@ -1,0 +1,84 @@
+package actors
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
+)
+
+// workbench is the surroundings of one actor under test: an environment whose clock
+// stands still, and a recorder that is its parent and everybody it talks to.
+// Everything runs on the synchronized dispatcher, so a Send has been handled, with
+// all that follows from it, when it returns.
+type workbench struct {
+	t        *testing.T
+	env      *environment
+	clock    *testkit.Clock
+	recorder *testkit.Recorder
+	timers   chan *testTimer // as they are set
+}
+
+// testTimer fires when the test says so.
+type testTimer struct {
+	after   time.Duration
+	fire    func()
+	stopped atomic.Bool
+}
+
+func (t *testTimer) Stop() bool { return !t.stopped.Swap(true) }
+
+func newWorkbench(t *testing.T) *workbench {
+	w := &workbench{t: t, clock: &testkit.Clock{}, timers: make(chan *testTimer, 16)}
+	logger := slog.New(slog.DiscardHandler)
+	w.recorder = testkit.NewRecorder(t, testkit.System())
+	w.env = &environment{
+		root: testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
+		logger: logger, clock: w.clock.Now, admission: &admission{maxRunning: 8, clock: w.clock.Now},
+		registry: newRegistry(), health: new(atomic.Int32), perRequestMetrics: true, streamInterval: 1,
+		after: func(d time.Duration, f func()) timer {
+			timer := &testTimer{after: d, fire: f}
+			w.timers <- timer
+			return timer
+		},
+	}
+	return w
+}
+
+// send sends a message and waits for all that follows from it.
+func (w *workbench) send(to *actor.PID, message any) { w.env.root.Send(to, message) }
+
+// newJob returns a job of one prompt with n choices, admitted.
+func (w *workbench) newJob(n int, change func(*infer.SamplingParams)) *job {
+	req := testkit.Completion("hi", 8)
+	req.N = n
+	if change != nil {
+		change(&req.Sampling)
+	}
+	j := &job{request: req, numPromptTokens: 2}
+	j.addChoices(&prompt{tokenIDs: []int32{'h', 'i'}, maxTokens: 8}, req.Sampling, 1)
+	for i := range j.sequences {
+		j.sequences[i].id = infer.SeqID(100 + i)
+	}
+	places, err, _ := w.env.admission.admit(make([]int, n))
+	require.Nil(w.t, err)
+	for i := range places {
+		j.sequences[i].place = places[i]
+	}
+	j.stream = newStream("id", w.env.root, 1<<20)
+	require.True(w.t, w.env.registry.enter(j.stream))
+	return j
+}
+
+// one returns the only element.
+func one[T any](t *testing.T, s []T) T {
+	t.Helper()
+	require.Len(t, s, 1)
+	return s[0]
+}

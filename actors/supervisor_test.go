@@ -1,0 +1,162 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+// supervisorBench is a supervisor with a scripted device. The recorder is its
+// parent and plays the sequences that wait.
+type supervisorBench struct {
+	*workbench
+	device   *testkit.Device
+	pid      *actor.PID
+	registry *prometheus.Registry
+	closed   chan error
+}
+
+func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorBench {
+	b := &supervisorBench{workbench: newWorkbench(t), registry: prometheus.NewRegistry(), closed: make(chan error, 1)}
+	b.env.metrics = metrics.NewEngine(b.registry, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+	b.device = testkit.NewDevice(testkit.DeviceOptions{OpenFault: openFault})
+	config := &Config{NewRunner: b.device.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: b.clock.Now, RecoveryTimeout: time.Minute}
+	dev, err := openDevice(config)
+	require.NoError(t, err)
+	b.pid = b.recorder.SpawnChild(func() actor.Actor {
+		return &SupervisorActor{env: b.env, config: config, device: dev, closed: b.closed}
+	}, actor.WithSupervisor(b.env.strategy))
+	t.Cleanup(func() {
+		b.env.root.Stop(b.pid)
+		require.NoError(t, <-b.closed)
+		require.Nil(t, b.device.Runner(), "no runner is left open")
+		require.NoError(t, b.device.Check())
+	})
+	return b
+}
+
+// await asks for a batcher other than the one of an epoch and waits for the answer.
+func (b *supervisorBench) await(epoch uint64) *BatcherReady {
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: epoch})
+	return testkit.Next[*BatcherReady](b.recorder)
+}
+
+func (b *supervisorBench) restarts() float64 {
+	families, err := b.registry.Gather()
+	require.NoError(b.t, err)
+	for _, f := range families {
+		if f.GetName() == "troupe:batcher_restarts_total" {
+			return f.Metric[0].Counter.GetValue()
+		}
+	}
+	b.t.Fatal("no series of restarts")
+	return 0
+}
+
+func (b *supervisorBench) health() health { return health(b.env.health.Load()) }
+
+func TestDeadBatcherIsReplaced(t *testing.T) {
+	b := newSupervisor(t, nil)
+	first := b.await(0)
+	require.EqualValues(t, 1, first.Epoch)
+	require.Equal(t, healthServing, b.health())
+
+	// A sequence may see the death before the supervisor does.
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: 1})
+	require.Empty(t, testkit.TakeOf[*BatcherReady](b.recorder))
+	b.env.root.Stop(first.PID)
+	second := testkit.Next[*BatcherReady](b.recorder)
+	require.EqualValues(t, 2, second.Epoch)
+	require.False(t, second.PID.Equal(first.PID))
+	require.Equal(t, healthServing, b.health())
+	require.EqualValues(t, 1, b.restarts())
+	expiry := <-b.timers
+	require.Equal(t, time.Minute, expiry.after)
+	require.True(t, expiry.stopped.Load())
+
+	expiry.fire() // it was on its way when it was stopped
+	require.Equal(t, healthServing, b.health())
+	require.EqualValues(t, 2, b.await(0).Epoch)
+	require.Equal(t, 2, b.device.NumOpened())
+}
+
+func TestOutageExpiresAndHeals(t *testing.T) {
+	b := newSupervisor(t, func(attempt int) error {
+		if attempt > 1 && attempt < 4 {
+			return errors.New("device lost")
+		}
+		return nil
+	})
+	b.env.root.Stop(b.await(0).PID)
+	expiry, retry := <-b.timers, <-b.timers
+	require.Equal(t, firstRetry, retry.after)
+	require.Equal(t, healthRecovering, b.health())
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: 1})
+	require.Empty(t, testkit.TakeOf[*BatcherReady](b.recorder), "it waits")
+
+	retry.fire()
+	second := <-b.timers
+	require.Equal(t, 2*firstRetry, second.after)
+	expiry.fire()
+	answer := testkit.Next[*BatcherReady](b.recorder)
+	require.Equal(t, infer.CodeUnavailable, answer.Err.Code)
+	require.Contains(t, answer.Err.Message, "1m0s")
+	require.Equal(t, healthUnavailable, b.health())
+	require.NotNil(t, b.await(1).Err, "later ones do not wait")
+
+	retry.fire() // of an attempt that is over
+	second.fire()
+	for b.health() != healthServing {
+		b.await(1)
+	}
+	require.EqualValues(t, 2, b.await(1).Epoch)
+	require.EqualValues(t, 1, b.restarts())
+}
+
+func TestStopWhileTheDeviceIsOpened(t *testing.T) {
+	opening, proceed := make(chan struct{}), make(chan struct{})
+	b := newSupervisor(t, func(attempt int) error {
+		if attempt == 2 {
+			close(opening)
+			<-proceed
+		}
+		return nil
+	})
+	b.env.root.Stop(b.await(0).PID)
+	<-opening
+	b.env.root.Stop(b.pid)
+	require.Equal(t, healthStopped, b.health())
+	close(proceed) // the cleanup sees what was opened being closed
+}
+
+// A supervisor that panics takes the tree with it; no stream is left without an end.
+func TestPanickingSupervisorFailsItsRequests(t *testing.T) {
+	b := newSupervisor(t, nil)
+	b.await(0)
+	orphan := b.newJob(1, nil)
+	b.send(b.pid, &AwaitBatcher{}) // nobody to reply to
+	<-orphan.stream.Ready()
+	events := orphan.stream.Drain(nil)
+	require.Equal(t, infer.CodeInternal, one(t, events).Final.Err.Code)
+}
+
+func TestRequestsAreSupervised(t *testing.T) {
+	b := newSupervisor(t, nil)
+	j := b.newJob(1, nil)
+	b.send(b.pid, &startRequest{job: j})
+	for range j.stream.Ready() {
+		events := j.stream.Drain(nil)
+		if final := events[len(events)-1].Final; final != nil {
+			require.Nil(t, final.Err)
+			return
+		}
+	}
+}
