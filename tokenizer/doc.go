@@ -22,11 +22,13 @@
 // [EncodeOptions].Literal: a control token that touches such a range is plain
 // text. Other added tokens (<tool_call>, say) keep their single id everywhere.
 //
-// Where the ids differ from the reference on purpose: a word longer than
-// 64 KiB is merged in overlapping parts, so that its cost stays near linear;
-// a suppressed control token is searched for shorter or later tokens within
-// itself; and text whose split pattern has no scanner of its own and runs into
-// the time limit is split by the GPT-2 rule from there on.
+// Where the ids may differ from the reference on purpose:
+//   - a word longer than 64 KiB is merged in overlapping parts, so that its
+//     cost stays near linear and its memory bounded;
+//   - a suppressed control token is searched for other tokens within itself;
+//   - a split pattern without a scanner of its own sees 128 KiB at a time, and
+//     text on which it runs out of time is split by the GPT-2 rule from there on;
+//   - bytes that are not UTF-8, which the reference cannot take, stay as they are.
 //
 // # Decoding
 //
@@ -34,4 +36,5 @@
 // them and read the result as UTF-8: each maximal invalid subpart becomes
 // U+FFFD, and an incomplete character at the very end is dropped by both, so
 // that pushing ids one by one and decoding them at once give the same text.
+// (The reference writes U+FFFD for that end, and one per byte with byte fallback.)
 package tokenizer

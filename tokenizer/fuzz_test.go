@@ -17,17 +17,22 @@ import (
 // FuzzNew feeds files to New: it must answer with a coded error or with a
 // tokenizer that works.
 func FuzzNew(f *testing.F) {
-	all := readFeatures(f)
-	for _, name := range []string{"GPT-2", "Llama 2", "Metaspace first, split true", "added tokens: normalized", "DeepSeek: a chain of patterns"} {
-		f.Add(all.file(f, all.named(f, name)))
-	}
-	for _, file := range []string{
-		``, `{}`, `null`, `{"model":{"type":"BPE","vocab":{"a":0,"<unk>":1,"ab":2,"b":3},"merges":["a b"],"unk_token":"<unk>"},"decoder":{"type":"Fuse"}}`,
-		`{"added_tokens":[{"id":4,"content":"é","normalized":true,"special":true,"lstrip":true,"rstrip":true,"single_word":true}],"normalizer":{"type":"NFD"},"model":{"vocab":{"a":0,"<unk>":1},"merges":[],"unk_token":"<unk>"},"decoder":{"type":"Fuse"}}`,
-		`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a|b)*"},"behavior":"Removed"},"model":{"vocab":{"\u00e9":0,"\ud83d\ude00":1},"merges":[["",""]],"unk_token":"\u00e9"},"decoder":{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]}}`,
+	// Small files: the fuzzer spends its time on shortening long ones.
+	const small = `"model":{"type":"BPE","vocab":{"a":0,"<unk>":1,"ab":2,"b":3,"▁":4},"merges":["a b"],"unk_token":"<unk>"}`
+	for _, rest := range []string{
+		`"decoder":{"type":"Fuse"}`,
+		`"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
+			"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`,
+		`"decoder":{"type":"Fuse"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"Split","pattern":{"Regex":"(a|b)*"},"behavior":"MergedWithNext","invert":true}]}`,
+		`"decoder":{"type":"Fuse"},"pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"Removed"},"normalizer":{"type":"Sequence","normalizers":[{"type":"NFKC"},{"type":"Prepend","prepend":"x"},{"type":"Replace","pattern":{"String":" "},"content":"▁"}]}`,
+		`"decoder":{"type":"Fuse"},"added_tokens":[{"id":5,"content":"é","normalized":true,"special":true,"lstrip":true,"rstrip":true,"single_word":true},{"id":6,"content":"<x>"}],"normalizer":{"type":"NFD"}`,
+		`"decoder":{"type":"Fuse"},"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}},{"Sequence":{"id":"A"}}],"special_tokens":{"s":{"ids":[0]}}}`,
 	} {
-		f.Add([]byte(file))
+		f.Add([]byte("{" + small + "," + rest + "}"))
 	}
+	f.Add([]byte(`{"model":{"vocab":{"\u00e9":0,"\ud83d\ude00":1},"merges":[["",""]],"unk_token":"\u00e9"},"decoder":{"type":"Fuse"}}`))
+	f.Add([]byte(`null`))
+	f.Add([]byte(`{"decoder":{"type":"ByteLevel"},"pre_tokenizer":{"type":"ByteLevel"},"model":{"merges":[],"vocab":{` + byteVocab(f) + `}}}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tok, err := tokenizer.New(file, tokenizer.Config{})
 		if err != nil {

@@ -85,7 +85,7 @@ func (l *loader) checkModel() error {
 	m := l.model
 	switch {
 	case m.Type != "" && m.Type != "BPE":
-		return unsupported("model.type", "%q (only \"BPE\" is)", clip(m.Type))
+		return unsupported("model.type", "%q", clip(m.Type))
 	case m.ContinuingSubwordPrefix != "":
 		return unsupported("model.continuing_subword_prefix", "%q", clip(m.ContinuingSubwordPrefix))
 	case m.EndOfWordSuffix != "":

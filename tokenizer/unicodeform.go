@@ -64,7 +64,7 @@ const graphemeJoiner = "\u034f"
 
 func (u unicodeForm) apply(s string) string {
 	out := norm.Form(u).String(s)
-	if strings.Count(out, graphemeJoiner) == strings.Count(s, graphemeJoiner) {
+	if out == s || strings.Count(out, graphemeJoiner) == strings.Count(s, graphemeJoiner) {
 		return out
 	}
 	return normalizeLong(norm.Form(u), s)
