@@ -116,7 +116,7 @@ func (c charIndex) at(i int) int {
 func (r *run) chars(t Text) (charIndex, error) {
 	c := charIndex{n: utf8.RuneCountInString(t.s)}
 	if c.n == len(t.s) {
-		return c, r.charge(c.n / 8) // for the time it took to look
+		return c, r.scan(t)
 	}
 	if err := r.charge(8 * (c.n + 1)); err != nil {
 		return c, err

@@ -39,6 +39,11 @@ func (r *run) filter(name string, a args) (Value, error) {
 	if err := r.step(); err != nil {
 		return nil, err
 	}
+	if t, ok := a.pos[0].(Text); ok {
+		if err := r.scan(t); err != nil {
+			return nil, err
+		}
+	}
 	return f(r, a)
 }
 

@@ -11,7 +11,12 @@ func textMethod(t Text, name string) *function {
 	if !ok {
 		return nil
 	}
-	return &function{name, func(r *run, a args) (Value, error) { return m(r, t, a) }}
+	return &function{name, func(r *run, a args) (Value, error) {
+		if err := r.scan(t); err != nil {
+			return nil, err
+		}
+		return m(r, t, a)
+	}}
 }
 
 // textMethods are the methods of str. Those that only ask something of the

@@ -226,7 +226,7 @@ func (r *run) equal(a, b Value, depth int) (bool, error) {
 	switch x := a.(type) {
 	case Text:
 		y, ok := b.(Text)
-		return ok && x.s == y.s, nil
+		return ok && x.s == y.s, r.scan(x)
 	case Undefined:
 		_, ok := b.(Undefined)
 		return ok, nil
@@ -312,7 +312,7 @@ func (r *run) order(op string, a, b Value, depth int) (n int, ordered bool, err 
 	switch x := a.(type) {
 	case Text:
 		if y, ok := b.(Text); ok {
-			return strings.Compare(x.s, y.s), true, nil
+			return strings.Compare(x.s, y.s), true, r.scan(x)
 		}
 	case *List:
 		y, ok := b.(*List)
@@ -356,7 +356,7 @@ func (r *run) contains(box, v Value) (bool, error) {
 		if !ok {
 			return false, r.errorf("'in <string>' requires string as left operand, not %s", typeName(v))
 		}
-		return strings.Contains(box.s, t.s), r.charge(len(box.s) / 8)
+		return strings.Contains(box.s, t.s), r.scan(box)
 	case *Dict:
 		k, ok := keyOf(v)
 		return ok && box.find(k) >= 0, nil

@@ -57,7 +57,7 @@ func (r *run) step() error {
 	if r.steps > r.lim.MaxSteps {
 		return r.errorf("the template was stopped after %d steps", r.lim.MaxSteps)
 	}
-	if r.steps%1024 == 0 {
+	if r.steps%256 == 0 {
 		return r.checkTime()
 	}
 	return nil
@@ -75,6 +75,9 @@ func (r *run) charge(n int) error {
 	}
 	return nil
 }
+
+// scan charges the time it takes to read through t, as a share of its bytes.
+func (r *run) scan(t Text) error { return r.charge(len(t.s) / 8) }
 
 // elements counts n list elements: a step and their memory each.
 func (r *run) elements(n int) error {

@@ -104,6 +104,10 @@ func (b *builder) text(t Text) {
 	if !b.room(len(t.s)) {
 		return
 	}
+	const size = 16 // of a mark
+	if b.err = b.r.charge(size * len(t.marks)); b.err != nil {
+		return
+	}
 	at := len(b.b)
 	b.b = append(b.b, t.s...)
 	for _, m := range t.marks {
