@@ -37,15 +37,15 @@ func (b *Backend) Attention(dst, qkv compute.Buffer, spec compute.AttentionSpec,
 	if t.dst.cols != spec.NumHeads*spec.HeadDim {
 		fail("Attention: %d columns for %+v", t.dst.cols, spec)
 	}
-	work := t.plan()
-	b.runSized(t, len(t.chunks)-1, work)
+	ns := t.plan()
+	b.runSized(t, len(t.chunks)-1, ns)
 }
 
-// plan lists the panels, cuts the list into chunks and returns the whole work
-// in multiply-adds.
+// plan lists the panels, cuts the list into chunks and returns an estimate of
+// the whole time in nanoseconds.
 func (t *attentionTask) plan() (total int) {
 	t.units, t.chunks = t.units[:0], append(t.chunks[:0], 0)
-	blockSize, work := t.kv.spec.BlockSize, 0
+	blockSize, ns := t.kv.spec.BlockSize, 0
 	for s := range t.batch.Seqs {
 		seq := &t.batch.Seqs[s]
 		if !(seq.QueryStart >= 0 && seq.QueryLen >= 0 && seq.QueryLen <= seq.ContextLen &&
@@ -59,10 +59,10 @@ func (t *attentionTask) plan() (total int) {
 				from, to := panels.bounds(p)
 				t.units = append(t.units, attentionUnit{seq: s, head: head, from: from, to: to})
 				// Each score costs two products of a head and an exponential.
-				work += (to - from) * seq.ContextLen * (2*t.spec.HeadDim + 16)
-				if work >= chunkMACs/2 {
+				ns += 100 + (to-from)*seq.ContextLen*(2*t.spec.HeadDim+16)/32
+				if ns >= 2*chunkNs {
 					t.chunks = append(t.chunks, len(t.units))
-					total, work = total+work, 0
+					total, ns = total+ns, 0
 				}
 			}
 		}
@@ -70,7 +70,7 @@ func (t *attentionTask) plan() (total int) {
 	if t.chunks[len(t.chunks)-1] < len(t.units) {
 		t.chunks = append(t.chunks, len(t.units))
 	}
-	return total + work
+	return total + ns
 }
 
 // run implements task.
@@ -111,7 +111,7 @@ func (p *panel) compute() {
 	p.stride = roundUp(longest, kernels.TileRows) + kernels.TileRows
 	p.scores = p.ws.scores.floats(n * p.stride)
 	p.score(p.packQueries(n), n, longest)
-	padded := kernels.NumTiles(p.spec.HeadDim) * kernels.TileRows
+	padded := p.kv.valueTiles * kernels.TileRows
 	p.out = p.ws.out.floats(n * padded)
 	clear(p.out)
 	var scale [widest]float32
@@ -122,8 +122,9 @@ func (p *panel) compute() {
 	for j := range n {
 		row, offset := p.at(j)
 		dst := p.dst.row(row)[offset:][:p.spec.HeadDim]
+		out := p.out[j*padded:][:len(dst)]
 		for d := range dst {
-			dst[d] = p.out[j*padded+d] * scale[j]
+			dst[d] = out[d] * scale[j]
 		}
 	}
 }
@@ -148,41 +149,46 @@ func (p *panel) packQueries(n int) []float32 {
 // score fills scores[j][pos] = query j · key pos for positions below longest.
 // Columns that see fewer positions get scores they will not use.
 func (p *panel) score(queries []float32, n, longest int) {
-	s := p.kv.spec
 	g := &p.ws.gemm
-	*g = kernels.Gemm{X: queries, K: s.HeadDim, NR: n, TileBytes: p.kv.keyTile * s.NumKVHeads, Format: p.kv.format}
+	*g = kernels.Gemm{X: queries, K: p.spec.HeadDim, NR: n, W: p.kv.keysOf(p.layer, p.unit.head), Format: p.kv.format}
+	if p.kv.spec.BlockSize%kernels.TileRows == 0 {
+		g.Tile = p.keyTiles(longest)
+		g.Tiles, g.Out, g.LDO = len(g.Tile), p.scores, p.stride
+		g.Run(p.b.tier)
+		return
+	}
+	p.scoreRuns(g, n, longest)
+}
+
+// keyTiles lists where the tiles of positions below end are, for blocks that
+// are whole tiles.
+func (p *panel) keyTiles(end int) []int64 {
+	perBlock := p.kv.spec.BlockSize / kernels.TileRows
+	tiles := p.ws.offsets[:0]
+	for i := range kernels.NumTiles(end) {
+		slotTile := int(p.seq.BlockTable[i/perBlock])*perBlock + i%perBlock
+		tiles = append(tiles, p.kv.keyOffset(slotTile))
+	}
+	p.ws.offsets = tiles
+	return tiles
+}
+
+// scoreRuns is score for blocks that share tiles with others: tile by tile,
+// picking the lanes of the block.
+func (p *panel) scoreRuns(g *kernels.Gemm, n, longest int) {
+	size := p.kv.spec.BlockSize
 	for pos := 0; pos < longest; {
-		slot := int(p.seq.BlockTable[pos/s.BlockSize])*s.BlockSize + pos%s.BlockSize
-		run := p.contiguous(pos, longest)
+		slot := int(p.seq.BlockTable[pos/size])*size + pos%size
 		lane := slot % kernels.TileRows
-		g.W = p.kv.keysFrom(p.layer, slot, p.unit.head)
-		if lane == 0 {
-			g.Out, g.LDO, g.Tiles = p.scores[pos:], p.stride, kernels.NumTiles(run)
-			g.Run(p.b.tier)
-			pos += run
-			continue
-		}
-		run = min(run, kernels.TileRows-lane)
-		g.Out, g.LDO, g.Tiles = p.ws.edge[:], kernels.TileRows, 1
+		run := min(size-pos%size, kernels.TileRows-lane, longest-pos)
+		p.ws.offsets = append(p.ws.offsets[:0], p.kv.keyOffset(slot/kernels.TileRows))
+		g.Tile, g.Tiles, g.Out, g.LDO = p.ws.offsets, 1, p.ws.edge[:], kernels.TileRows
 		g.Run(p.b.tier)
 		for j := range n {
 			copy(p.scores[j*p.stride+pos:][:run], p.ws.edge[j*kernels.TileRows+lane:])
 		}
 		pos += run
 	}
-}
-
-// contiguous returns how many positions from pos on, below end, lie in
-// consecutive slots.
-func (p *panel) contiguous(pos, end int) int {
-	size, table := p.kv.spec.BlockSize, p.seq.BlockTable
-	block := pos / size
-	next := (block + 1) * size
-	for next < end && table[block+1] == table[block]+1 {
-		block++
-		next += size
-	}
-	return min(next, end) - pos
 }
 
 // softmax turns row j into weights that still have to be divided by their sum,
@@ -197,19 +203,26 @@ func (p *panel) softmax(j int) float32 {
 	return 1 / kernels.ExpSum(p.b.tier, row, largest)
 }
 
-// mix adds the values, weighted, block by block: out[j] += Σ weight * value. A
-// block that all columns see equally far is one product; otherwise each column
-// is one of its own, over what it sees. The order of additions is the same.
+// mix adds the values, weighted: out[j] += Σ weight * value. The blocks that all
+// columns see whole are one product. In a block that they see equally far it is
+// another; where they differ, each column is one of its own. The order of the
+// additions is the same.
 func (p *panel) mix(n, longest int) {
 	size := p.kv.spec.BlockSize
 	shortest := p.context(0)
 	g := &p.ws.gemm
 	*g = kernels.Gemm{
+		W:     p.kv.valuesOf(p.layer, p.unit.head),
 		Tiles: p.kv.valueTiles, TileBytes: p.kv.valueTile, LDO: p.kv.valueTiles * kernels.TileRows,
 		Format: p.kv.format, Finish: kernels.Continue,
 	}
-	for start := 0; start < longest; start += size {
-		g.W = p.kv.valueAt(p.layer, int(p.seq.BlockTable[start/size]), p.unit.head)
+	if whole := shortest / size; whole > 0 {
+		g.Segment = p.valueBlocks(0, whole)
+		g.X, g.Out, g.K, g.NR = p.packWeights(0, whole*size, n), p.out, size, n
+		g.Run(p.b.tier)
+	}
+	for start := shortest / size * size; start < longest; start += size {
+		g.Segment = p.valueBlocks(start/size, 1)
 		seen := min(size, longest-start)
 		if seen == min(size, shortest-start) {
 			g.X, g.Out, g.K, g.NR = p.packWeights(start, seen, n), p.out, seen, n
@@ -223,6 +236,16 @@ func (p *panel) mix(n, longest int) {
 			}
 		}
 	}
+}
+
+// valueBlocks lists where the values of n blocks of the sequence are.
+func (p *panel) valueBlocks(first, n int) []int64 {
+	blocks := p.ws.offsets[:0]
+	for _, block := range p.seq.BlockTable[first : first+n] {
+		blocks = append(blocks, p.kv.valueOffset(int(block)))
+	}
+	p.ws.offsets = blocks
+	return blocks
 }
 
 // packWeights returns the panel [k, n] of attention weights from position start on.

@@ -71,25 +71,34 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 	return c, nil
 }
 
-// keysFrom returns the memory from the key tile with slot's lane on; the next
-// slots' tile of the same head is NumKVHeads tiles further.
-func (c *kvCache) keysFrom(layer, slot, head int) []byte {
-	i := (layer*c.slotTiles+slot/kernels.TileRows)*c.spec.NumKVHeads + head
-	return c.keys[i*c.keyTile:]
+// keysOf returns a layer's keys from those of head on; keyOffset is where in it
+// a tile of slots is.
+func (c *kvCache) keysOf(layer, head int) []byte {
+	perLayer := c.slotTiles * c.spec.NumKVHeads
+	return c.keys[(layer*perLayer+head)*c.keyTile : (layer+1)*perLayer*c.keyTile]
 }
 
-// valueAt returns the value tiles of a block, one after the other.
-func (c *kvCache) valueAt(layer, block, head int) []byte {
-	i := (layer*c.spec.NumBlocks+block)*c.spec.NumKVHeads + head
-	size := c.valueTiles * c.valueTile
-	return c.values[i*size:][:size]
+func (c *kvCache) keyOffset(slotTile int) int64 {
+	return int64(slotTile) * int64(c.spec.NumKVHeads*c.keyTile)
+}
+
+// valuesOf returns a layer's values from those of head on; valueOffset is where
+// in it a block's tiles are.
+func (c *kvCache) valuesOf(layer, head int) []byte {
+	perHead := c.valueTiles * c.valueTile
+	perLayer := c.spec.NumBlocks * c.spec.NumKVHeads
+	return c.values[(layer*perLayer+head)*perHead : (layer+1)*perLayer*perHead]
+}
+
+func (c *kvCache) valueOffset(block int) int64 {
+	return int64(block) * int64(c.spec.NumKVHeads*c.valueTiles*c.valueTile)
 }
 
 // store writes one position's key and value of one head.
 func (c *kvCache) store(layer, slot, head int, key, value []float32) {
-	keys := c.keysFrom(layer, slot, head)
-	kernels.StoreLane(keys, c.format, slot%kernels.TileRows, key)
-	values := c.valueAt(layer, slot/c.spec.BlockSize, head)
+	keys := c.keysOf(layer, head)[c.keyOffset(slot/kernels.TileRows):]
+	kernels.StoreLane(keys[:c.keyTile], c.format, slot%kernels.TileRows, key)
+	values := c.valuesOf(layer, head)[c.valueOffset(slot/c.spec.BlockSize):]
 	offset := slot % c.spec.BlockSize
 	for i := 0; len(value) > 0; i++ {
 		n := min(kernels.TileRows, len(value))

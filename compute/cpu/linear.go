@@ -7,17 +7,19 @@ import (
 
 // Sizes that cut a product into chunks.
 const (
-	// soloMACs is the work below which waking workers costs more than it saves.
-	soloMACs = 256 << 10
-	// chunkMACs is the least work of a chunk.
-	chunkMACs = 512 << 10
 	// chunkBytes of weights stay in a core's own cache while all panels pass.
 	chunkBytes = 256 << 10
 	// blockFloats of activations are packed at a time.
 	blockFloats = 256 << 10
 	// tileGroup is the granule of tiles: kernels take up to so many at once.
-	tileGroup = 8
+	tileGroup = 4
 )
+
+// productNs estimates what one thread needs for a product: the weights come at
+// some 32 bytes, the arithmetic at some 64 multiply-adds per nanosecond.
+func productNs(w *matrix, rows int) int {
+	return max(len(w.data)/32, w.tiles*kernels.TileRows*w.cols/64*rows)
+}
 
 // linearTask is dst = src · wᵀ for a block of rows: chunks are groups of tiles
 // times groups of panels.
@@ -79,26 +81,11 @@ func (t *linearTask) compute() {
 	if t.rows > 1 {
 		t.panels = t.b.panels.floats(t.rows * t.w.cols)
 		t.b.pack.linearTask = t
-		t.b.runSized(&t.b.pack, t.split.panels, t.rows*t.w.cols*packCost)
+		t.b.runSized(&t.b.pack, t.split.panels, t.rows*t.w.cols/4)
 	}
 	t.plan()
 	chunks := t.tileChunks * ((t.split.panels + t.chunkWidth - 1) / t.chunkWidth)
 	t.b.pool.run(t, chunks)
-}
-
-// packCost is the work of packing one element, in multiply-adds.
-const packCost = 8
-
-// runSized runs t in n chunks, on the caller alone if all of it is less than
-// soloMACs multiply-adds of work.
-func (b *Backend) runSized(t task, n, work int) {
-	if work < soloMACs {
-		for i := range n {
-			t.run(i, 0)
-		}
-		return
-	}
-	b.pool.run(t, n)
 }
 
 // plan chooses the chunks: small enough to share out, large enough to be worth
@@ -106,9 +93,8 @@ func (b *Backend) runSized(t task, n, work int) {
 func (t *linearTask) plan() {
 	w, threads := t.w, len(t.b.worker)
 	t.chunkTiles, t.chunkWidth = w.tiles, t.split.panels
-	work := w.tiles * kernels.TileRows * w.cols * t.rows
-	if work >= soloMACs && threads > 1 {
-		want := min(4*threads, max(work/chunkMACs, 2))
+	if ns := productNs(w, t.rows); ns >= soloNs && threads > 1 {
+		want := numChunks(ns, threads)
 		t.chunkTiles = roundUp((w.tiles+want-1)/want, tileGroup)
 		groups := (w.tiles + t.chunkTiles - 1) / t.chunkTiles
 		t.chunkWidth = max(t.split.panels*groups/want, 1)

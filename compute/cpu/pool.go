@@ -17,6 +17,30 @@ const (
 	spinPauses = 2 // between two looks; each some 40 to 140 cycles
 )
 
+// Estimated times that decide how work is shared, in nanoseconds of one thread.
+const (
+	// soloNs is what is not worth telling a worker about.
+	soloNs = 4000
+	// chunkNs is the least that is worth claiming.
+	chunkNs = 4000
+)
+
+// numChunks returns into how many chunks work of ns should be cut: enough that a
+// slow thread holds nobody up for long.
+func numChunks(ns, threads int) int { return min(max(ns/chunkNs, 2), 8*threads) }
+
+// runSized runs t in n chunks, on the caller alone if all of it takes less than
+// soloNs.
+func (b *Backend) runSized(t task, n, ns int) {
+	if ns < soloNs {
+		for i := range n {
+			t.run(i, 0)
+		}
+		return
+	}
+	b.pool.run(t, n)
+}
+
 // task is work cut into chunks. run computes chunk on the worker of that
 // number (0 = the caller); chunks may run in any order and at the same time.
 type task interface {

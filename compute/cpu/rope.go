@@ -45,7 +45,7 @@ func (b *Backend) RopeStore(qkv compute.Buffer, spec compute.AttentionSpec, rope
 	if 2*t.rope.half != spec.HeadDim {
 		fail("RopeStore: table for heads of %d, not %d", 2*t.rope.half, spec.HeadDim)
 	}
-	b.runRows(t, n, n*t.qkv.cols*ropeCost)
+	b.runRows(t, n, n*t.qkv.cols)
 }
 
 // checkAttention verifies that qkv, spec and cache belong together.

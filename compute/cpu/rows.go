@@ -10,17 +10,10 @@ import (
 // rowChunk is the number of rows in a chunk of the operations below.
 const rowChunk = 8
 
-// runRows runs t over chunks of rowChunk rows; work is that of all rows.
-func (b *Backend) runRows(t task, rows, work int) {
-	b.runSized(t, (rows+rowChunk-1)/rowChunk, work)
+// runRows runs t over chunks of rowChunk rows; ns is an estimate for all rows.
+func (b *Backend) runRows(t task, rows, ns int) {
+	b.runSized(t, (rows+rowChunk-1)/rowChunk, ns)
 }
-
-// Costs of one element in multiply-adds, to choose between one and many threads.
-const (
-	normCost = 16
-	siluCost = 64
-	ropeCost = 64
-)
 
 // Embed implements compute.Backend.
 func (b *Backend) Embed(dst compute.Buffer, table compute.Matrix, ids []int32) {
@@ -70,7 +63,7 @@ func (b *Backend) RMSNorm(dst, src compute.Buffer, w compute.Vector, eps float32
 	if !(rows >= 0 && rows <= t.dst.rows && rows <= t.src.rows) {
 		fail("RMSNorm: %d rows of %d, %d", rows, t.dst.rows, t.src.rows)
 	}
-	b.runRows(t, rows, rows*len(t.w)*normCost)
+	b.runRows(t, rows, rows*len(t.w)/5)
 }
 
 // run implements task.
@@ -100,7 +93,7 @@ func (b *Backend) SiluMul(dst, gateUp compute.Buffer, rows int) {
 	if !(rows >= 0 && rows <= t.dst.rows && rows <= t.gateUp.rows) {
 		fail("SiluMul: %d rows of %d, %d", rows, t.dst.rows, t.gateUp.rows)
 	}
-	b.runRows(t, rows, rows*t.dst.cols*siluCost)
+	b.runRows(t, rows, rows*t.dst.cols/2)
 }
 
 // run implements task.

@@ -11,7 +11,8 @@ type workspace struct {
 	edge    [widest * kernels.TileRows]float32 // outputs of a tile that is not all used
 	queries scratch                            // [head_dim, columns]
 	scores  scratch                            // [columns, context rounded up]
-	probs   scratch                            // [block, columns]
+	probs   scratch                            // [context, columns]
+	offsets []int64                            // of tiles or blocks of one sequence
 	out     scratch                            // [columns, head_dim rounded up]
 }
 

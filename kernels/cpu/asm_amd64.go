@@ -27,23 +27,25 @@ func gemmAsm(g *Gemm, t Tier) bool {
 	return true
 }
 
-// packAsm packs as many whole rows as it can, from the first on, and returns
-// how many.
+// packAsm packs the columns up to a multiple of four and returns how many.
 func packAsm(t Tier, dst, src []float32, k, nr, ld int) int {
-	if t == Generic || nr < 4 || k < 4 {
+	quads := k / 4
+	if t == Generic || nr < 2 || quads == 0 {
 		return 0
 	}
-	quads := k / 4
-	for j := 0; j < nr; j += 4 {
-		j := min(j, nr-4) // the last four may overlap the ones before
-		packFour(&dst[j], &src[j*ld], quads, ld*4, nr*4)
-		for c := quads * 4; c < k; c++ {
-			for i := j; i < j+4; i++ {
-				dst[c*nr+i] = src[i*ld+c]
-			}
+	// The last rows of a kind may overlap the ones before: they write the same.
+	if nr < 4 {
+		for j := 0; j < nr; j += 2 {
+			j := min(j, nr-2)
+			packTwo(&dst[j], &src[j*ld], quads, ld*4, nr*4)
 		}
+		return quads * 4
 	}
-	return nr
+	for j := 0; j < nr; j += 4 {
+		j := min(j, nr-4)
+		packFour(&dst[j], &src[j*ld], quads, ld*4, nr*4)
+	}
+	return quads * 4
 }
 
 // The functions below treat as many whole groups of TileRows elements as there
@@ -100,30 +102,21 @@ func siluMulAsm(t Tier, dst, gate, up []float32) int {
 // The two below treat all of x and report whether t has assembly.
 
 func scaleMaxAsm(t Tier, x []float32, scale float32) (float32, bool) {
-	var acc lanes
 	switch t {
 	case AVX512:
-		scaleMaxAVX512(&x[0], len(x)/TileRows, scale, &acc)
+		return scaleMaxAVX512(&x[0], len(x)/TileRows, scale), true
 	case AVX2:
-		scaleMaxAVX2(&x[0], len(x)/TileRows, scale, &acc)
-	default:
-		return 0, false
+		return scaleMaxAVX2(&x[0], len(x)/TileRows, scale), true
 	}
-	m := acc[0]
-	for _, v := range acc[1:] {
-		m = max(m, v)
-	}
-	return m, true
+	return 0, false
 }
 
-func expSumAsm(t Tier, x []float32, shift float32, acc *lanes) bool {
+func expSumAsm(t Tier, x []float32, shift float32) (float32, bool) {
 	switch t {
 	case AVX512:
-		expSumAVX512(&x[0], len(x)/TileRows, shift, acc)
+		return expSumAVX512(&x[0], len(x)/TileRows, shift), true
 	case AVX2:
-		expSumAVX2(&x[0], len(x)/TileRows, shift, acc)
-	default:
-		return false
+		return expSumAVX2(&x[0], len(x)/TileRows, shift), true
 	}
-	return true
+	return 0, false
 }

@@ -10,4 +10,4 @@ func sumSquaresAsm(Tier, []float32, *lanes) int                      { return 0 
 func scaleMulAsm(Tier, []float32, []float32, []float32, float32) int { return 0 }
 func siluMulAsm(Tier, []float32, []float32, []float32) int           { return 0 }
 func scaleMaxAsm(Tier, []float32, float32) (float32, bool)           { return 0, false }
-func expSumAsm(Tier, []float32, float32, *lanes) bool                { return false }
+func expSumAsm(Tier, []float32, float32) (float32, bool)             { return 0, false }

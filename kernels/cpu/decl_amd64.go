@@ -23,10 +23,10 @@ func scaleMulAVX2(dst, x, w *float32, groups int, scale float32)
 func siluMulAVX2(dst, gate, up *float32, groups int)
 
 //go:noescape
-func scaleMaxAVX2(x *float32, groups int, scale float32, acc *lanes)
+func scaleMaxAVX2(x *float32, groups int, scale float32) float32
 
 //go:noescape
-func expSumAVX2(x *float32, groups int, shift float32, acc *lanes)
+func expSumAVX2(x *float32, groups int, shift float32) float32
 
 //go:noescape
 func gemmF32AVX512(args *Gemm)
@@ -47,10 +47,13 @@ func scaleMulAVX512(dst, x, w *float32, groups int, scale float32)
 func siluMulAVX512(dst, gate, up *float32, groups int)
 
 //go:noescape
-func scaleMaxAVX512(x *float32, groups int, scale float32, acc *lanes)
+func scaleMaxAVX512(x *float32, groups int, scale float32) float32
 
 //go:noescape
-func expSumAVX512(x *float32, groups int, shift float32, acc *lanes)
+func expSumAVX512(x *float32, groups int, shift float32) float32
 
 //go:noescape
 func packFour(dst, src *float32, quads, ldBytes, strideBytes int)
+
+//go:noescape
+func packTwo(dst, src *float32, quads, ldBytes, strideBytes int)

@@ -16,18 +16,29 @@ const (
 //
 //	out[j][r] = Σ_k W[r][k] * X[k][j]    r < Tiles*TileRows, j < NR, k < K
 //
-// Its fields are read by assembly; see asmgen for the offsets.
+// Tiles may lie anywhere (Tile), and the columns of a tile may lie in several
+// pieces (Segment): that is how attention reads a paged cache. The fields are
+// read by assembly.
 type Gemm struct {
-	W         []byte    // tiles, one after the other, TileBytes apart
-	X         []float32 // panel [K, NR]; with NR 1 this is simply a row
+	W         []byte    // tiles, TileBytes apart unless Tile says otherwise
+	X         []float32 // panel [K*segments, NR]; with NR 1 this is simply a row
 	Out       []float32 // NR rows, LDO apart, of Tiles*TileRows each
-	K         int       // columns of the weight to sum over; may be fewer than a tile holds
+	K         int       // columns to sum over, of each segment; may be fewer than a tile holds
 	NR        int       // columns of the panel, 1 … Tier.MaxCols()
 	Tiles     int
-	TileBytes int // distance of tiles, at least TileBytes(Format, K)
+	TileBytes int // distance of tiles
 	LDO       int // distance of rows of Out, in elements
 	Finish    Finish
 	Format    Format
+
+	// Tile, if not nil, holds where each tile starts in W, in bytes.
+	Tile []int64
+	// Segment, if not nil, holds where each K columns start in a tile, in bytes.
+	// The sum goes on from segment to segment.
+	Segment []int64
+
+	pairs    int // K / 2
+	segments int // len(Segment), or 1
 }
 
 // Run computes the product on tier t.
@@ -35,30 +46,59 @@ func (g *Gemm) Run(t Tier) {
 	if g.Tiles <= 0 {
 		return
 	}
-	g.check(t)
+	g.pairs, g.segments = g.K/2, 1
+	if g.Segment != nil {
+		g.segments = len(g.Segment)
+	}
+	if !g.valid(t) {
+		panic(fmt.Sprintf("kernels/cpu: Gemm %v k=%d*%d nr=%d tiles=%d tileBytes=%d ldo=%d over %d, %d, %d",
+			t, g.K, g.segments, g.NR, g.Tiles, g.TileBytes, g.LDO, len(g.W), len(g.X), len(g.Out)))
+	}
 	if !gemmAsm(g, t) {
 		g.generic()
 	}
 }
 
-// check guards the assembly, which reads and writes without bounds.
-func (g *Gemm) check(t Tier) {
-	ok := g.K >= 0 && g.NR >= 1 && g.NR <= t.MaxCols() && g.Finish <= Continue &&
-		g.TileBytes >= TileBytes(g.Format, g.K) &&
-		len(g.W) >= (g.Tiles-1)*g.TileBytes+TileBytes(g.Format, g.K) &&
-		len(g.X) >= g.K*g.NR &&
+// valid guards the assembly, which reads and writes without bounds.
+func (g *Gemm) valid(t Tier) bool {
+	ok := g.K >= 0 && g.NR >= 1 && g.NR <= t.MaxCols() && g.Finish <= Continue && g.segments >= 1 &&
 		(g.NR == 1 || g.LDO >= g.Tiles*TileRows) &&
+		len(g.X) >= g.K*g.segments*g.NR &&
 		len(g.Out) >= (g.NR-1)*g.LDO+g.Tiles*TileRows
 	if !ok {
-		panic(fmt.Sprintf("kernels/cpu: Gemm %v k=%d nr=%d tiles=%d tileBytes=%d ldo=%d over %d, %d, %d",
-			t, g.K, g.NR, g.Tiles, g.TileBytes, g.LDO, len(g.W), len(g.X), len(g.Out)))
+		return false
 	}
+	first, last := int64(0), int64(g.Tiles-1)*int64(g.TileBytes)
+	if g.Tile != nil {
+		if len(g.Tile) < g.Tiles {
+			return false
+		}
+		first, last = bounds(g.Tile[:g.Tiles])
+	} else if g.TileBytes < 0 {
+		return false
+	}
+	if g.Segment != nil {
+		lo, hi := bounds(g.Segment)
+		first, last = first+lo, last+hi
+	}
+	return first >= 0 && last <= int64(len(g.W)-TileBytes(g.Format, g.K))
+}
+
+func bounds(x []int64) (lo, hi int64) {
+	lo, hi = x[0], x[0]
+	for _, v := range x {
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	return lo, hi
 }
 
 // generic is the reference: the same chains, one at a time.
 func (g *Gemm) generic() {
 	for tile := range g.Tiles {
-		w := g.W[tile*g.TileBytes:][:TileBytes(g.Format, g.K)]
+		w := g.W[tile*g.TileBytes:]
+		if g.Tile != nil {
+			w = g.W[g.Tile[tile]:]
+		}
 		for j := range g.NR {
 			g.genericColumn(w, j, g.Out[j*g.LDO+tile*TileRows:][:TileRows])
 		}
@@ -70,10 +110,16 @@ func (g *Gemm) genericColumn(w []byte, j int, out []float32) {
 	if g.Finish == Continue {
 		copy(acc[:], out)
 	}
-	for k := range g.K {
-		x := g.X[k*g.NR+j]
-		for lane := range acc {
-			acc[lane] = fma32(loadElem(w, g.Format, k, lane), x, acc[lane])
+	for s := range g.segments {
+		columns := w
+		if g.Segment != nil {
+			columns = w[g.Segment[s]:]
+		}
+		for k := range g.K {
+			x := g.X[(s*g.K+k)*g.NR+j]
+			for lane := range acc {
+				acc[lane] = fma32(loadElem(columns, g.Format, k, lane), x, acc[lane])
+			}
 		}
 	}
 	for lane, v := range acc {
@@ -92,10 +138,10 @@ func PackPanel(t Tier, dst, src []float32, k, nr, ld int) {
 	if len(dst) < k*nr || len(src) < (nr-1)*ld+k {
 		panic(fmt.Sprintf("kernels/cpu: PackPanel %d x %d over %d, %d", k, nr, len(dst), len(src)))
 	}
-	j := packAsm(t, dst, src, k, nr, ld)
-	for ; j < nr; j++ {
+	done := packAsm(t, dst, src, k, nr, ld)
+	for j := range nr {
 		row := src[j*ld:][:k]
-		for i, at := 0, j; i < len(row); i, at = i+1, at+nr {
+		for i, at := done, done*nr+j; i < k; i, at = i+1, at+nr {
 			dst[at] = row[i]
 		}
 	}

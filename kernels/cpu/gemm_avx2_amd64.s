@@ -7,12 +7,11 @@
 TEXT ·gemmF32AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
 	MOVQ Gemm_NR(DI), R13
 	CMPQ R13, $2
 	JEQ cols2
@@ -50,49 +49,82 @@ cols1tiles4load:
 	VMOVUPS 192(DX), Y6
 	VMOVUPS 224(DX), Y7
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
-	VFMADD231PS (AX), Y14, Y0
-	VFMADD231PS 32(AX), Y14, Y1
-	VFMADD231PS (AX)(R9*1), Y14, Y2
-	VFMADD231PS 32(AX)(R9*1), Y14, Y3
-	VFMADD231PS (AX)(R9*2), Y14, Y4
-	VFMADD231PS 32(AX)(R9*2), Y14, Y5
-	VFMADD231PS (AX)(BX*1), Y14, Y6
-	VFMADD231PS 32(AX)(BX*1), Y14, Y7
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
+	VFMADD231PS (BX)(CX*1), Y14, Y2
+	VFMADD231PS 32(BX)(CX*1), Y14, Y3
+	VFMADD231PS (SI)(CX*1), Y14, Y4
+	VFMADD231PS 32(SI)(CX*1), Y14, Y5
+	VFMADD231PS (R9)(CX*1), Y14, Y6
+	VFMADD231PS 32(R9)(CX*1), Y14, Y7
 	VBROADCASTSS 4(DX), Y14
-	VFMADD231PS 64(AX), Y14, Y0
-	VFMADD231PS 96(AX), Y14, Y1
-	VFMADD231PS 64(AX)(R9*1), Y14, Y2
-	VFMADD231PS 96(AX)(R9*1), Y14, Y3
-	VFMADD231PS 64(AX)(R9*2), Y14, Y4
-	VFMADD231PS 96(AX)(R9*2), Y14, Y5
-	VFMADD231PS 64(AX)(BX*1), Y14, Y6
-	VFMADD231PS 96(AX)(BX*1), Y14, Y7
-	ADDQ $128, AX
+	VFMADD231PS 64(AX)(CX*1), Y14, Y0
+	VFMADD231PS 96(AX)(CX*1), Y14, Y1
+	VFMADD231PS 64(BX)(CX*1), Y14, Y2
+	VFMADD231PS 96(BX)(CX*1), Y14, Y3
+	VFMADD231PS 64(SI)(CX*1), Y14, Y4
+	VFMADD231PS 96(SI)(CX*1), Y14, Y5
+	VFMADD231PS 64(R9)(CX*1), Y14, Y6
+	VFMADD231PS 96(R9)(CX*1), Y14, Y7
+	ADDQ $128, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Y14
-	VFMADD231PS (AX), Y14, Y0
-	VFMADD231PS 32(AX), Y14, Y1
-	VFMADD231PS (AX)(R9*1), Y14, Y2
-	VFMADD231PS 32(AX)(R9*1), Y14, Y3
-	VFMADD231PS (AX)(R9*2), Y14, Y4
-	VFMADD231PS 32(AX)(R9*2), Y14, Y5
-	VFMADD231PS (AX)(BX*1), Y14, Y6
-	VFMADD231PS 32(AX)(BX*1), Y14, Y7
-cols1tiles4store:
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
+	VFMADD231PS (BX)(CX*1), Y14, Y2
+	VFMADD231PS 32(BX)(CX*1), Y14, Y3
+	VFMADD231PS (SI)(CX*1), Y14, Y4
+	VFMADD231PS 32(SI)(CX*1), Y14, Y5
+	VFMADD231PS (R9)(CX*1), Y14, Y6
+	VFMADD231PS 32(R9)(CX*1), Y14, Y7
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -115,11 +147,99 @@ cols1tiles4set:
 	VMOVUPS Y6, 192(DX)
 	VMOVUPS Y7, 224(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
+	VFMADD231PS (BX)(CX*1), Y14, Y2
+	VFMADD231PS 32(BX)(CX*1), Y14, Y3
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS 64(AX)(CX*1), Y14, Y0
+	VFMADD231PS 96(AX)(CX*1), Y14, Y1
+	VFMADD231PS 64(BX)(CX*1), Y14, Y2
+	VFMADD231PS 96(BX)(CX*1), Y14, Y3
+	ADDQ $128, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
+	VFMADD231PS (BX)(CX*1), Y14, Y2
+	VFMADD231PS 32(BX)(CX*1), Y14, Y3
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	VADDPS 64(DX), Y2, Y2
+	VADDPS 96(DX), Y3, Y3
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -133,31 +253,52 @@ cols1tiles1load:
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
-	VFMADD231PS (AX), Y14, Y0
-	VFMADD231PS 32(AX), Y14, Y1
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
 	VBROADCASTSS 4(DX), Y14
-	VFMADD231PS 64(AX), Y14, Y0
-	VFMADD231PS 96(AX), Y14, Y1
-	ADDQ $128, AX
+	VFMADD231PS 64(AX)(CX*1), Y14, Y0
+	VFMADD231PS 96(AX)(CX*1), Y14, Y1
+	ADDQ $128, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Y14
-	VFMADD231PS (AX), Y14, Y0
-	VFMADD231PS 32(AX), Y14, Y1
-cols1tiles1store:
+	VFMADD231PS (AX)(CX*1), Y14, Y0
+	VFMADD231PS 32(AX)(CX*1), Y14, Y1
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -168,8 +309,6 @@ cols1tiles1set:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
@@ -192,6 +331,8 @@ cols2tiles2:
 	JMP cols2tiles2go
 cols2tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	VMOVUPS 64(DX), Y4
@@ -202,17 +343,39 @@ cols2tiles2load:
 	VMOVUPS 64(DX), Y6
 	VMOVUPS 96(DX), Y7
 cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles2odd
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
-	VMOVUPS (AX), Y8
-	VMOVUPS 32(AX), Y9
-	VMOVUPS (AX)(R9*1), Y10
-	VMOVUPS 32(AX)(R9*1), Y11
+	VMOVUPS (AX)(CX*1), Y8
+	VMOVUPS 32(AX)(CX*1), Y9
+	VMOVUPS (BX)(CX*1), Y10
+	VMOVUPS 32(BX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -223,10 +386,10 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	VMOVUPS 64(AX), Y8
-	VMOVUPS 96(AX), Y9
-	VMOVUPS 64(AX)(R9*1), Y10
-	VMOVUPS 96(AX)(R9*1), Y11
+	VMOVUPS 64(AX)(CX*1), Y8
+	VMOVUPS 96(AX)(CX*1), Y9
+	VMOVUPS 64(BX)(CX*1), Y10
+	VMOVUPS 96(BX)(CX*1), Y11
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -237,18 +400,17 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles2pair
+	CMPQ CX, R13
+	JNE cols2tiles2pair
 cols2tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles2store
-	VMOVUPS (AX), Y8
-	VMOVUPS 32(AX), Y9
-	VMOVUPS (AX)(R9*1), Y10
-	VMOVUPS 32(AX)(R9*1), Y11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VMOVUPS (AX)(CX*1), Y8
+	VMOVUPS 32(AX)(CX*1), Y9
+	VMOVUPS (BX)(CX*1), Y10
+	VMOVUPS 32(BX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -259,10 +421,16 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-cols2tiles2store:
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	VADDPS 64(DX), Y4, Y4
@@ -274,6 +442,8 @@ cols2tiles2store:
 	VADDPS 96(DX), Y7, Y7
 cols2tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	VMOVUPS Y4, 64(DX)
@@ -284,8 +454,6 @@ cols2tiles2set:
 	VMOVUPS Y6, 64(DX)
 	VMOVUPS Y7, 96(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols2tiles2
 cols2tiles2end:
@@ -301,55 +469,80 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
 	VMOVUPS (DX), Y2
 	VMOVUPS 32(DX), Y3
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VMOVUPS (AX), Y4
-	VMOVUPS 32(AX), Y5
+	VMOVUPS (AX)(CX*1), Y4
+	VMOVUPS 32(AX)(CX*1), Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	VMOVUPS 64(AX), Y4
-	VMOVUPS 96(AX), Y5
+	VMOVUPS 64(AX)(CX*1), Y4
+	VMOVUPS 96(AX)(CX*1), Y5
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VMOVUPS (AX), Y4
-	VMOVUPS 32(AX), Y5
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VMOVUPS (AX)(CX*1), Y4
+	VMOVUPS 32(AX)(CX*1), Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -357,14 +550,14 @@ cols2tiles1store:
 	VADDPS 32(DX), Y3, Y3
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -385,6 +578,8 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -394,15 +589,33 @@ cols3tiles1load:
 	VMOVUPS (DX), Y4
 	VMOVUPS 32(DX), Y5
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VMOVUPS (AX), Y6
-	VMOVUPS 32(AX), Y7
+	VMOVUPS (AX)(CX*1), Y6
+	VMOVUPS 32(AX)(CX*1), Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -412,8 +625,8 @@ cols3tiles1pair:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	VMOVUPS 64(AX), Y6
-	VMOVUPS 96(AX), Y7
+	VMOVUPS 64(AX)(CX*1), Y6
+	VMOVUPS 96(AX)(CX*1), Y7
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -423,16 +636,15 @@ cols3tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VMOVUPS (AX), Y6
-	VMOVUPS 32(AX), Y7
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VMOVUPS (AX)(CX*1), Y6
+	VMOVUPS 32(AX)(CX*1), Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -442,10 +654,16 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -456,6 +674,8 @@ cols3tiles1store:
 	VADDPS 32(DX), Y5, Y5
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -465,8 +685,6 @@ cols3tiles1set:
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -489,6 +707,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -501,15 +721,33 @@ cols4tiles1load:
 	VMOVUPS (DX), Y6
 	VMOVUPS 32(DX), Y7
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VMOVUPS (AX), Y8
-	VMOVUPS 32(AX), Y9
+	VMOVUPS (AX)(CX*1), Y8
+	VMOVUPS 32(AX)(CX*1), Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -522,8 +760,8 @@ cols4tiles1pair:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	VMOVUPS 64(AX), Y8
-	VMOVUPS 96(AX), Y9
+	VMOVUPS 64(AX)(CX*1), Y8
+	VMOVUPS 96(AX)(CX*1), Y9
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -536,16 +774,15 @@ cols4tiles1pair:
 	VBROADCASTSS 28(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VMOVUPS (AX), Y8
-	VMOVUPS 32(AX), Y9
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VMOVUPS (AX)(CX*1), Y8
+	VMOVUPS 32(AX)(CX*1), Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -558,10 +795,16 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -575,6 +818,8 @@ cols4tiles1store:
 	VADDPS 32(DX), Y7, Y7
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -587,8 +832,6 @@ cols4tiles1set:
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -613,6 +856,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -628,15 +873,33 @@ cols5tiles1load:
 	VMOVUPS (DX), Y8
 	VMOVUPS 32(DX), Y9
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VMOVUPS (AX), Y10
-	VMOVUPS 32(AX), Y11
+	VMOVUPS (AX)(CX*1), Y10
+	VMOVUPS 32(AX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -652,8 +915,8 @@ cols5tiles1pair:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	VMOVUPS 64(AX), Y10
-	VMOVUPS 96(AX), Y11
+	VMOVUPS 64(AX)(CX*1), Y10
+	VMOVUPS 96(AX)(CX*1), Y11
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -669,16 +932,15 @@ cols5tiles1pair:
 	VBROADCASTSS 36(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VMOVUPS (AX), Y10
-	VMOVUPS 32(AX), Y11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VMOVUPS (AX)(CX*1), Y10
+	VMOVUPS 32(AX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -694,10 +956,16 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -714,6 +982,8 @@ cols5tiles1store:
 	VADDPS 32(DX), Y9, Y9
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -729,8 +999,6 @@ cols5tiles1set:
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -757,6 +1025,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -775,15 +1045,33 @@ cols6tiles1load:
 	VMOVUPS (DX), Y10
 	VMOVUPS 32(DX), Y11
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VMOVUPS (AX), Y12
-	VMOVUPS 32(AX), Y13
+	VMOVUPS (AX)(CX*1), Y12
+	VMOVUPS 32(AX)(CX*1), Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -802,8 +1090,8 @@ cols6tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	VMOVUPS 64(AX), Y12
-	VMOVUPS 96(AX), Y13
+	VMOVUPS 64(AX)(CX*1), Y12
+	VMOVUPS 96(AX)(CX*1), Y13
 	VBROADCASTSS 24(DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -822,16 +1110,15 @@ cols6tiles1pair:
 	VBROADCASTSS 44(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VMOVUPS (AX), Y12
-	VMOVUPS 32(AX), Y13
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VMOVUPS (AX)(CX*1), Y12
+	VMOVUPS 32(AX)(CX*1), Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -850,10 +1137,16 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -873,6 +1166,8 @@ cols6tiles1store:
 	VADDPS 32(DX), Y11, Y11
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -891,8 +1186,6 @@ cols6tiles1set:
 	VMOVUPS Y10, (DX)
 	VMOVUPS Y11, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:
@@ -903,12 +1196,11 @@ cols6tiles1end:
 TEXT ·gemmF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
 	MOVQ Gemm_NR(DI), R13
 	CMPQ R13, $2
 	JEQ cols2
@@ -946,73 +1238,106 @@ cols1tiles4load:
 	VMOVUPS 192(DX), Y6
 	VMOVUPS 224(DX), Y7
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
-	VCVTPH2PS (AX), Y8
+	VCVTPH2PS (AX)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y0
-	VCVTPH2PS 16(AX), Y9
+	VCVTPH2PS 16(AX)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y1
-	VCVTPH2PS (AX)(R9*1), Y10
+	VCVTPH2PS (BX)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y2
-	VCVTPH2PS 16(AX)(R9*1), Y11
+	VCVTPH2PS 16(BX)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y3
-	VCVTPH2PS (AX)(R9*2), Y8
+	VCVTPH2PS (SI)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y4
-	VCVTPH2PS 16(AX)(R9*2), Y9
+	VCVTPH2PS 16(SI)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y5
-	VCVTPH2PS (AX)(BX*1), Y10
+	VCVTPH2PS (R9)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y6
-	VCVTPH2PS 16(AX)(BX*1), Y11
+	VCVTPH2PS 16(R9)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y7
 	VBROADCASTSS 4(DX), Y14
-	VCVTPH2PS 32(AX), Y8
+	VCVTPH2PS 32(AX)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y0
-	VCVTPH2PS 48(AX), Y9
+	VCVTPH2PS 48(AX)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y1
-	VCVTPH2PS 32(AX)(R9*1), Y10
+	VCVTPH2PS 32(BX)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y2
-	VCVTPH2PS 48(AX)(R9*1), Y11
+	VCVTPH2PS 48(BX)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y3
-	VCVTPH2PS 32(AX)(R9*2), Y8
+	VCVTPH2PS 32(SI)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y4
-	VCVTPH2PS 48(AX)(R9*2), Y9
+	VCVTPH2PS 48(SI)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y5
-	VCVTPH2PS 32(AX)(BX*1), Y10
+	VCVTPH2PS 32(R9)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y6
-	VCVTPH2PS 48(AX)(BX*1), Y11
+	VCVTPH2PS 48(R9)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Y14
-	VCVTPH2PS (AX), Y8
+	VCVTPH2PS (AX)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y0
-	VCVTPH2PS 16(AX), Y9
+	VCVTPH2PS 16(AX)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y1
-	VCVTPH2PS (AX)(R9*1), Y10
+	VCVTPH2PS (BX)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y2
-	VCVTPH2PS 16(AX)(R9*1), Y11
+	VCVTPH2PS 16(BX)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y3
-	VCVTPH2PS (AX)(R9*2), Y8
+	VCVTPH2PS (SI)(CX*1), Y8
 	VFMADD231PS Y14, Y8, Y4
-	VCVTPH2PS 16(AX)(R9*2), Y9
+	VCVTPH2PS 16(SI)(CX*1), Y9
 	VFMADD231PS Y14, Y9, Y5
-	VCVTPH2PS (AX)(BX*1), Y10
+	VCVTPH2PS (R9)(CX*1), Y10
 	VFMADD231PS Y14, Y10, Y6
-	VCVTPH2PS 16(AX)(BX*1), Y11
+	VCVTPH2PS 16(R9)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y7
-cols1tiles4store:
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -1035,11 +1360,111 @@ cols1tiles4set:
 	VMOVUPS Y6, 192(DX)
 	VMOVUPS Y7, 224(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Y14
+	VCVTPH2PS (AX)(CX*1), Y4
+	VFMADD231PS Y14, Y4, Y0
+	VCVTPH2PS 16(AX)(CX*1), Y5
+	VFMADD231PS Y14, Y5, Y1
+	VCVTPH2PS (BX)(CX*1), Y6
+	VFMADD231PS Y14, Y6, Y2
+	VCVTPH2PS 16(BX)(CX*1), Y7
+	VFMADD231PS Y14, Y7, Y3
+	VBROADCASTSS 4(DX), Y14
+	VCVTPH2PS 32(AX)(CX*1), Y4
+	VFMADD231PS Y14, Y4, Y0
+	VCVTPH2PS 48(AX)(CX*1), Y5
+	VFMADD231PS Y14, Y5, Y1
+	VCVTPH2PS 32(BX)(CX*1), Y6
+	VFMADD231PS Y14, Y6, Y2
+	VCVTPH2PS 48(BX)(CX*1), Y7
+	VFMADD231PS Y14, Y7, Y3
+	ADDQ $64, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Y14
+	VCVTPH2PS (AX)(CX*1), Y4
+	VFMADD231PS Y14, Y4, Y0
+	VCVTPH2PS 16(AX)(CX*1), Y5
+	VFMADD231PS Y14, Y5, Y1
+	VCVTPH2PS (BX)(CX*1), Y6
+	VFMADD231PS Y14, Y6, Y2
+	VCVTPH2PS 16(BX)(CX*1), Y7
+	VFMADD231PS Y14, Y7, Y3
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	VADDPS 64(DX), Y2, Y2
+	VADDPS 96(DX), Y3, Y3
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -1053,37 +1478,58 @@ cols1tiles1load:
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
-	VCVTPH2PS (AX), Y2
+	VCVTPH2PS (AX)(CX*1), Y2
 	VFMADD231PS Y14, Y2, Y0
-	VCVTPH2PS 16(AX), Y3
+	VCVTPH2PS 16(AX)(CX*1), Y3
 	VFMADD231PS Y14, Y3, Y1
 	VBROADCASTSS 4(DX), Y14
-	VCVTPH2PS 32(AX), Y2
+	VCVTPH2PS 32(AX)(CX*1), Y2
 	VFMADD231PS Y14, Y2, Y0
-	VCVTPH2PS 48(AX), Y3
+	VCVTPH2PS 48(AX)(CX*1), Y3
 	VFMADD231PS Y14, Y3, Y1
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Y14
-	VCVTPH2PS (AX), Y2
+	VCVTPH2PS (AX)(CX*1), Y2
 	VFMADD231PS Y14, Y2, Y0
-	VCVTPH2PS 16(AX), Y3
+	VCVTPH2PS 16(AX)(CX*1), Y3
 	VFMADD231PS Y14, Y3, Y1
-cols1tiles1store:
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -1094,8 +1540,6 @@ cols1tiles1set:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
@@ -1118,6 +1562,8 @@ cols2tiles2:
 	JMP cols2tiles2go
 cols2tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	VMOVUPS 64(DX), Y4
@@ -1128,17 +1574,39 @@ cols2tiles2load:
 	VMOVUPS 64(DX), Y6
 	VMOVUPS 96(DX), Y7
 cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles2odd
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
-	VCVTPH2PS (AX), Y8
-	VCVTPH2PS 16(AX), Y9
-	VCVTPH2PS (AX)(R9*1), Y10
-	VCVTPH2PS 16(AX)(R9*1), Y11
+	VCVTPH2PS (AX)(CX*1), Y8
+	VCVTPH2PS 16(AX)(CX*1), Y9
+	VCVTPH2PS (BX)(CX*1), Y10
+	VCVTPH2PS 16(BX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1149,10 +1617,10 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	VCVTPH2PS 32(AX), Y8
-	VCVTPH2PS 48(AX), Y9
-	VCVTPH2PS 32(AX)(R9*1), Y10
-	VCVTPH2PS 48(AX)(R9*1), Y11
+	VCVTPH2PS 32(AX)(CX*1), Y8
+	VCVTPH2PS 48(AX)(CX*1), Y9
+	VCVTPH2PS 32(BX)(CX*1), Y10
+	VCVTPH2PS 48(BX)(CX*1), Y11
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1163,18 +1631,17 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles2pair
+	CMPQ CX, R13
+	JNE cols2tiles2pair
 cols2tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles2store
-	VCVTPH2PS (AX), Y8
-	VCVTPH2PS 16(AX), Y9
-	VCVTPH2PS (AX)(R9*1), Y10
-	VCVTPH2PS 16(AX)(R9*1), Y11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VCVTPH2PS (AX)(CX*1), Y8
+	VCVTPH2PS 16(AX)(CX*1), Y9
+	VCVTPH2PS (BX)(CX*1), Y10
+	VCVTPH2PS 16(BX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1185,10 +1652,16 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-cols2tiles2store:
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	VADDPS 64(DX), Y4, Y4
@@ -1200,6 +1673,8 @@ cols2tiles2store:
 	VADDPS 96(DX), Y7, Y7
 cols2tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	VMOVUPS Y4, 64(DX)
@@ -1210,8 +1685,6 @@ cols2tiles2set:
 	VMOVUPS Y6, 64(DX)
 	VMOVUPS Y7, 96(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols2tiles2
 cols2tiles2end:
@@ -1227,55 +1700,80 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
 	VMOVUPS (DX), Y2
 	VMOVUPS 32(DX), Y3
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VCVTPH2PS (AX), Y4
-	VCVTPH2PS 16(AX), Y5
+	VCVTPH2PS (AX)(CX*1), Y4
+	VCVTPH2PS 16(AX)(CX*1), Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	VCVTPH2PS 32(AX), Y4
-	VCVTPH2PS 48(AX), Y5
+	VCVTPH2PS 32(AX)(CX*1), Y4
+	VCVTPH2PS 48(AX)(CX*1), Y5
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VCVTPH2PS (AX), Y4
-	VCVTPH2PS 16(AX), Y5
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VCVTPH2PS (AX)(CX*1), Y4
+	VCVTPH2PS 16(AX)(CX*1), Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -1283,14 +1781,14 @@ cols2tiles1store:
 	VADDPS 32(DX), Y3, Y3
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -1311,6 +1809,8 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -1320,15 +1820,33 @@ cols3tiles1load:
 	VMOVUPS (DX), Y4
 	VMOVUPS 32(DX), Y5
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VCVTPH2PS (AX), Y6
-	VCVTPH2PS 16(AX), Y7
+	VCVTPH2PS (AX)(CX*1), Y6
+	VCVTPH2PS 16(AX)(CX*1), Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -1338,8 +1856,8 @@ cols3tiles1pair:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	VCVTPH2PS 32(AX), Y6
-	VCVTPH2PS 48(AX), Y7
+	VCVTPH2PS 32(AX)(CX*1), Y6
+	VCVTPH2PS 48(AX)(CX*1), Y7
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -1349,16 +1867,15 @@ cols3tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VCVTPH2PS (AX), Y6
-	VCVTPH2PS 16(AX), Y7
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VCVTPH2PS (AX)(CX*1), Y6
+	VCVTPH2PS 16(AX)(CX*1), Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -1368,10 +1885,16 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -1382,6 +1905,8 @@ cols3tiles1store:
 	VADDPS 32(DX), Y5, Y5
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -1391,8 +1916,6 @@ cols3tiles1set:
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -1415,6 +1938,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -1427,15 +1952,33 @@ cols4tiles1load:
 	VMOVUPS (DX), Y6
 	VMOVUPS 32(DX), Y7
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VCVTPH2PS (AX), Y8
-	VCVTPH2PS 16(AX), Y9
+	VCVTPH2PS (AX)(CX*1), Y8
+	VCVTPH2PS 16(AX)(CX*1), Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1448,8 +1991,8 @@ cols4tiles1pair:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	VCVTPH2PS 32(AX), Y8
-	VCVTPH2PS 48(AX), Y9
+	VCVTPH2PS 32(AX)(CX*1), Y8
+	VCVTPH2PS 48(AX)(CX*1), Y9
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1462,16 +2005,15 @@ cols4tiles1pair:
 	VBROADCASTSS 28(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VCVTPH2PS (AX), Y8
-	VCVTPH2PS 16(AX), Y9
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VCVTPH2PS (AX)(CX*1), Y8
+	VCVTPH2PS 16(AX)(CX*1), Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -1484,10 +2026,16 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -1501,6 +2049,8 @@ cols4tiles1store:
 	VADDPS 32(DX), Y7, Y7
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -1513,8 +2063,6 @@ cols4tiles1set:
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -1539,6 +2087,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -1554,15 +2104,33 @@ cols5tiles1load:
 	VMOVUPS (DX), Y8
 	VMOVUPS 32(DX), Y9
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VCVTPH2PS (AX), Y10
-	VCVTPH2PS 16(AX), Y11
+	VCVTPH2PS (AX)(CX*1), Y10
+	VCVTPH2PS 16(AX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -1578,8 +2146,8 @@ cols5tiles1pair:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	VCVTPH2PS 32(AX), Y10
-	VCVTPH2PS 48(AX), Y11
+	VCVTPH2PS 32(AX)(CX*1), Y10
+	VCVTPH2PS 48(AX)(CX*1), Y11
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -1595,16 +2163,15 @@ cols5tiles1pair:
 	VBROADCASTSS 36(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VCVTPH2PS (AX), Y10
-	VCVTPH2PS 16(AX), Y11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VCVTPH2PS (AX)(CX*1), Y10
+	VCVTPH2PS 16(AX)(CX*1), Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -1620,10 +2187,16 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -1640,6 +2213,8 @@ cols5tiles1store:
 	VADDPS 32(DX), Y9, Y9
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -1655,8 +2230,6 @@ cols5tiles1set:
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -1683,6 +2256,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -1701,15 +2276,33 @@ cols6tiles1load:
 	VMOVUPS (DX), Y10
 	VMOVUPS 32(DX), Y11
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VCVTPH2PS (AX), Y12
-	VCVTPH2PS 16(AX), Y13
+	VCVTPH2PS (AX)(CX*1), Y12
+	VCVTPH2PS 16(AX)(CX*1), Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -1728,8 +2321,8 @@ cols6tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	VCVTPH2PS 32(AX), Y12
-	VCVTPH2PS 48(AX), Y13
+	VCVTPH2PS 32(AX)(CX*1), Y12
+	VCVTPH2PS 48(AX)(CX*1), Y13
 	VBROADCASTSS 24(DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -1748,16 +2341,15 @@ cols6tiles1pair:
 	VBROADCASTSS 44(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VCVTPH2PS (AX), Y12
-	VCVTPH2PS 16(AX), Y13
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VCVTPH2PS (AX)(CX*1), Y12
+	VCVTPH2PS 16(AX)(CX*1), Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -1776,10 +2368,16 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -1799,6 +2397,8 @@ cols6tiles1store:
 	VADDPS 32(DX), Y11, Y11
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -1817,8 +2417,6 @@ cols6tiles1set:
 	VMOVUPS Y10, (DX)
 	VMOVUPS Y11, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:
@@ -1829,13 +2427,11 @@ cols6tiles1end:
 TEXT ·gemmBF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
-	// the mask of odd columns: the high half of every lane
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	MOVQ Gemm_NR(DI), R13
@@ -1875,89 +2471,122 @@ cols1tiles4load:
 	VMOVUPS 192(DX), Y6
 	VMOVUPS 224(DX), Y7
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
-	VMOVDQU (AX), Y8
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
 	VFMADD231PS Y14, Y8, Y0
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VFMADD231PS Y14, Y9, Y1
-	VMOVDQU (AX)(R9*1), Y10
+	VMOVDQU (BX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
 	VFMADD231PS Y14, Y10, Y2
-	VMOVDQU 32(AX)(R9*1), Y11
+	VMOVDQU 32(BX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VFMADD231PS Y14, Y11, Y3
-	VMOVDQU (AX)(R9*2), Y8
+	VMOVDQU (SI)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
 	VFMADD231PS Y14, Y8, Y4
-	VMOVDQU 32(AX)(R9*2), Y9
+	VMOVDQU 32(SI)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VFMADD231PS Y14, Y9, Y5
-	VMOVDQU (AX)(BX*1), Y10
+	VMOVDQU (R9)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
 	VFMADD231PS Y14, Y10, Y6
-	VMOVDQU 32(AX)(BX*1), Y11
+	VMOVDQU 32(R9)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VFMADD231PS Y14, Y11, Y7
 	VBROADCASTSS 4(DX), Y14
-	VPAND (AX), Y15, Y8
+	VPAND (AX)(CX*1), Y15, Y8
 	VFMADD231PS Y14, Y8, Y0
-	VPAND 32(AX), Y15, Y9
+	VPAND 32(AX)(CX*1), Y15, Y9
 	VFMADD231PS Y14, Y9, Y1
-	VPAND (AX)(R9*1), Y15, Y10
+	VPAND (BX)(CX*1), Y15, Y10
 	VFMADD231PS Y14, Y10, Y2
-	VPAND 32(AX)(R9*1), Y15, Y11
+	VPAND 32(BX)(CX*1), Y15, Y11
 	VFMADD231PS Y14, Y11, Y3
-	VPAND (AX)(R9*2), Y15, Y8
+	VPAND (SI)(CX*1), Y15, Y8
 	VFMADD231PS Y14, Y8, Y4
-	VPAND 32(AX)(R9*2), Y15, Y9
+	VPAND 32(SI)(CX*1), Y15, Y9
 	VFMADD231PS Y14, Y9, Y5
-	VPAND (AX)(BX*1), Y15, Y10
+	VPAND (R9)(CX*1), Y15, Y10
 	VFMADD231PS Y14, Y10, Y6
-	VPAND 32(AX)(BX*1), Y15, Y11
+	VPAND 32(R9)(CX*1), Y15, Y11
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Y14
-	VMOVDQU (AX), Y8
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
 	VFMADD231PS Y14, Y8, Y0
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VFMADD231PS Y14, Y9, Y1
-	VMOVDQU (AX)(R9*1), Y10
+	VMOVDQU (BX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
 	VFMADD231PS Y14, Y10, Y2
-	VMOVDQU 32(AX)(R9*1), Y11
+	VMOVDQU 32(BX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VFMADD231PS Y14, Y11, Y3
-	VMOVDQU (AX)(R9*2), Y8
+	VMOVDQU (SI)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
 	VFMADD231PS Y14, Y8, Y4
-	VMOVDQU 32(AX)(R9*2), Y9
+	VMOVDQU 32(SI)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VFMADD231PS Y14, Y9, Y5
-	VMOVDQU (AX)(BX*1), Y10
+	VMOVDQU (R9)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
 	VFMADD231PS Y14, Y10, Y6
-	VMOVDQU 32(AX)(BX*1), Y11
+	VMOVDQU 32(R9)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VFMADD231PS Y14, Y11, Y7
-cols1tiles4store:
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -1980,11 +2609,119 @@ cols1tiles4set:
 	VMOVUPS Y6, 192(DX)
 	VMOVUPS Y7, 224(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	VMOVUPS 64(DX), Y2
+	VMOVUPS 96(DX), Y3
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Y14
+	VMOVDQU (AX)(CX*1), Y4
+	VPSLLD $16, Y4, Y4
+	VFMADD231PS Y14, Y4, Y0
+	VMOVDQU 32(AX)(CX*1), Y5
+	VPSLLD $16, Y5, Y5
+	VFMADD231PS Y14, Y5, Y1
+	VMOVDQU (BX)(CX*1), Y6
+	VPSLLD $16, Y6, Y6
+	VFMADD231PS Y14, Y6, Y2
+	VMOVDQU 32(BX)(CX*1), Y7
+	VPSLLD $16, Y7, Y7
+	VFMADD231PS Y14, Y7, Y3
+	VBROADCASTSS 4(DX), Y14
+	VPAND (AX)(CX*1), Y15, Y4
+	VFMADD231PS Y14, Y4, Y0
+	VPAND 32(AX)(CX*1), Y15, Y5
+	VFMADD231PS Y14, Y5, Y1
+	VPAND (BX)(CX*1), Y15, Y6
+	VFMADD231PS Y14, Y6, Y2
+	VPAND 32(BX)(CX*1), Y15, Y7
+	VFMADD231PS Y14, Y7, Y3
+	ADDQ $64, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Y14
+	VMOVDQU (AX)(CX*1), Y4
+	VPSLLD $16, Y4, Y4
+	VFMADD231PS Y14, Y4, Y0
+	VMOVDQU 32(AX)(CX*1), Y5
+	VPSLLD $16, Y5, Y5
+	VFMADD231PS Y14, Y5, Y1
+	VMOVDQU (BX)(CX*1), Y6
+	VPSLLD $16, Y6, Y6
+	VFMADD231PS Y14, Y6, Y2
+	VMOVDQU 32(BX)(CX*1), Y7
+	VPSLLD $16, Y7, Y7
+	VFMADD231PS Y14, Y7, Y3
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	VADDPS 64(DX), Y2, Y2
+	VADDPS 96(DX), Y3, Y3
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -1998,41 +2735,62 @@ cols1tiles1load:
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
-	VMOVDQU (AX), Y2
+	VMOVDQU (AX)(CX*1), Y2
 	VPSLLD $16, Y2, Y2
 	VFMADD231PS Y14, Y2, Y0
-	VMOVDQU 32(AX), Y3
+	VMOVDQU 32(AX)(CX*1), Y3
 	VPSLLD $16, Y3, Y3
 	VFMADD231PS Y14, Y3, Y1
 	VBROADCASTSS 4(DX), Y14
-	VPAND (AX), Y15, Y2
+	VPAND (AX)(CX*1), Y15, Y2
 	VFMADD231PS Y14, Y2, Y0
-	VPAND 32(AX), Y15, Y3
+	VPAND 32(AX)(CX*1), Y15, Y3
 	VFMADD231PS Y14, Y3, Y1
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Y14
-	VMOVDQU (AX), Y2
+	VMOVDQU (AX)(CX*1), Y2
 	VPSLLD $16, Y2, Y2
 	VFMADD231PS Y14, Y2, Y0
-	VMOVDQU 32(AX), Y3
+	VMOVDQU 32(AX)(CX*1), Y3
 	VPSLLD $16, Y3, Y3
 	VFMADD231PS Y14, Y3, Y1
-cols1tiles1store:
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -2043,8 +2801,6 @@ cols1tiles1set:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
@@ -2067,6 +2823,8 @@ cols2tiles2:
 	JMP cols2tiles2go
 cols2tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	VMOVUPS 64(DX), Y4
@@ -2077,20 +2835,42 @@ cols2tiles2load:
 	VMOVUPS 64(DX), Y6
 	VMOVUPS 96(DX), Y7
 cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles2odd
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
-	VMOVDQU (AX), Y8
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
-	VMOVDQU (AX)(R9*1), Y10
+	VMOVDQU (BX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
-	VMOVDQU 32(AX)(R9*1), Y11
+	VMOVDQU 32(BX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
@@ -2102,10 +2882,10 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	VPAND (AX), Y15, Y8
-	VPAND 32(AX), Y15, Y9
-	VPAND (AX)(R9*1), Y15, Y10
-	VPAND 32(AX)(R9*1), Y15, Y11
+	VPAND (AX)(CX*1), Y15, Y8
+	VPAND 32(AX)(CX*1), Y15, Y9
+	VPAND (BX)(CX*1), Y15, Y10
+	VPAND 32(BX)(CX*1), Y15, Y11
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -2116,21 +2896,20 @@ cols2tiles2pair:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles2pair
+	CMPQ CX, R13
+	JNE cols2tiles2pair
 cols2tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles2store
-	VMOVDQU (AX), Y8
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
-	VMOVDQU (AX)(R9*1), Y10
+	VMOVDQU (BX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
-	VMOVDQU 32(AX)(R9*1), Y11
+	VMOVDQU 32(BX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
@@ -2142,10 +2921,16 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-cols2tiles2store:
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	VADDPS 64(DX), Y4, Y4
@@ -2157,6 +2942,8 @@ cols2tiles2store:
 	VADDPS 96(DX), Y7, Y7
 cols2tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	VMOVUPS Y4, 64(DX)
@@ -2167,8 +2954,6 @@ cols2tiles2set:
 	VMOVUPS Y6, 64(DX)
 	VMOVUPS Y7, 96(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols2tiles2
 cols2tiles2end:
@@ -2184,22 +2969,42 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
 	VMOVUPS (DX), Y2
 	VMOVUPS 32(DX), Y3
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VMOVDQU (AX), Y4
+	VMOVDQU (AX)(CX*1), Y4
 	VPSLLD $16, Y4, Y4
-	VMOVDQU 32(AX), Y5
+	VMOVDQU 32(AX)(CX*1), Y5
 	VPSLLD $16, Y5, Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
@@ -2207,25 +3012,24 @@ cols2tiles1pair:
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	VPAND (AX), Y15, Y4
-	VPAND 32(AX), Y15, Y5
+	VPAND (AX)(CX*1), Y15, Y4
+	VPAND 32(AX)(CX*1), Y15, Y5
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y4, Y0
 	VFMADD231PS Y14, Y5, Y1
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VMOVDQU (AX), Y4
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VMOVDQU (AX)(CX*1), Y4
 	VPSLLD $16, Y4, Y4
-	VMOVDQU 32(AX), Y5
+	VMOVDQU 32(AX)(CX*1), Y5
 	VPSLLD $16, Y5, Y5
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y4, Y0
@@ -2233,10 +3037,16 @@ cols2tiles1odd:
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -2244,14 +3054,14 @@ cols2tiles1store:
 	VADDPS 32(DX), Y3, Y3
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -2272,6 +3082,8 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -2281,16 +3093,34 @@ cols3tiles1load:
 	VMOVUPS (DX), Y4
 	VMOVUPS 32(DX), Y5
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VMOVDQU (AX), Y6
+	VMOVDQU (AX)(CX*1), Y6
 	VPSLLD $16, Y6, Y6
-	VMOVDQU 32(AX), Y7
+	VMOVDQU 32(AX)(CX*1), Y7
 	VPSLLD $16, Y7, Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
@@ -2301,8 +3131,8 @@ cols3tiles1pair:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	VPAND (AX), Y15, Y6
-	VPAND 32(AX), Y15, Y7
+	VPAND (AX)(CX*1), Y15, Y6
+	VPAND 32(AX)(CX*1), Y15, Y7
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y6, Y0
 	VFMADD231PS Y14, Y7, Y1
@@ -2312,17 +3142,16 @@ cols3tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VMOVDQU (AX), Y6
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VMOVDQU (AX)(CX*1), Y6
 	VPSLLD $16, Y6, Y6
-	VMOVDQU 32(AX), Y7
+	VMOVDQU 32(AX)(CX*1), Y7
 	VPSLLD $16, Y7, Y7
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y6, Y0
@@ -2333,10 +3162,16 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -2347,6 +3182,8 @@ cols3tiles1store:
 	VADDPS 32(DX), Y5, Y5
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -2356,8 +3193,6 @@ cols3tiles1set:
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -2380,6 +3215,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -2392,16 +3229,34 @@ cols4tiles1load:
 	VMOVUPS (DX), Y6
 	VMOVUPS 32(DX), Y7
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VMOVDQU (AX), Y8
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
@@ -2415,8 +3270,8 @@ cols4tiles1pair:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	VPAND (AX), Y15, Y8
-	VPAND 32(AX), Y15, Y9
+	VPAND (AX)(CX*1), Y15, Y8
+	VPAND 32(AX)(CX*1), Y15, Y9
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y8, Y0
 	VFMADD231PS Y14, Y9, Y1
@@ -2429,17 +3284,16 @@ cols4tiles1pair:
 	VBROADCASTSS 28(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VMOVDQU (AX), Y8
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VMOVDQU (AX)(CX*1), Y8
 	VPSLLD $16, Y8, Y8
-	VMOVDQU 32(AX), Y9
+	VMOVDQU 32(AX)(CX*1), Y9
 	VPSLLD $16, Y9, Y9
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y8, Y0
@@ -2453,10 +3307,16 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -2470,6 +3330,8 @@ cols4tiles1store:
 	VADDPS 32(DX), Y7, Y7
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -2482,8 +3344,6 @@ cols4tiles1set:
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -2508,6 +3368,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -2523,16 +3385,34 @@ cols5tiles1load:
 	VMOVUPS (DX), Y8
 	VMOVUPS 32(DX), Y9
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VMOVDQU (AX), Y10
+	VMOVDQU (AX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
-	VMOVDQU 32(AX), Y11
+	VMOVDQU 32(AX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
@@ -2549,8 +3429,8 @@ cols5tiles1pair:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	VPAND (AX), Y15, Y10
-	VPAND 32(AX), Y15, Y11
+	VPAND (AX)(CX*1), Y15, Y10
+	VPAND 32(AX)(CX*1), Y15, Y11
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y10, Y0
 	VFMADD231PS Y14, Y11, Y1
@@ -2566,17 +3446,16 @@ cols5tiles1pair:
 	VBROADCASTSS 36(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VMOVDQU (AX), Y10
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VMOVDQU (AX)(CX*1), Y10
 	VPSLLD $16, Y10, Y10
-	VMOVDQU 32(AX), Y11
+	VMOVDQU 32(AX)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y10, Y0
@@ -2593,10 +3472,16 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -2613,6 +3498,8 @@ cols5tiles1store:
 	VADDPS 32(DX), Y9, Y9
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -2628,8 +3515,6 @@ cols5tiles1set:
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -2656,6 +3541,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	ADDQ R12, DX
@@ -2674,16 +3561,34 @@ cols6tiles1load:
 	VMOVUPS (DX), Y10
 	VMOVUPS 32(DX), Y11
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VMOVDQU (AX), Y12
+	VMOVDQU (AX)(CX*1), Y12
 	VPSLLD $16, Y12, Y12
-	VMOVDQU 32(AX), Y13
+	VMOVDQU 32(AX)(CX*1), Y13
 	VPSLLD $16, Y13, Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
@@ -2703,8 +3608,8 @@ cols6tiles1pair:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	VPAND (AX), Y15, Y12
-	VPAND 32(AX), Y15, Y13
+	VPAND (AX)(CX*1), Y15, Y12
+	VPAND 32(AX)(CX*1), Y15, Y13
 	VBROADCASTSS 24(DX), Y14
 	VFMADD231PS Y14, Y12, Y0
 	VFMADD231PS Y14, Y13, Y1
@@ -2723,17 +3628,16 @@ cols6tiles1pair:
 	VBROADCASTSS 44(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VMOVDQU (AX), Y12
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VMOVDQU (AX)(CX*1), Y12
 	VPSLLD $16, Y12, Y12
-	VMOVDQU 32(AX), Y13
+	VMOVDQU 32(AX)(CX*1), Y13
 	VPSLLD $16, Y13, Y13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS Y14, Y12, Y0
@@ -2753,10 +3657,16 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
 	ADDQ R12, DX
@@ -2776,6 +3686,8 @@ cols6tiles1store:
 	VADDPS 32(DX), Y11, Y11
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ R12, DX
@@ -2794,8 +3706,6 @@ cols6tiles1set:
 	VMOVUPS Y10, (DX)
 	VMOVUPS Y11, 32(DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:

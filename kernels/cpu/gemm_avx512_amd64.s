@@ -7,12 +7,11 @@
 TEXT ·gemmF32AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
 	MOVQ Gemm_NR(DI), R13
 	CMPQ R13, $2
 	JEQ cols2
@@ -37,103 +36,6 @@ TEXT ·gemmF32AVX512(SB), NOSPLIT, $0-8
 	CMPQ R13, $12
 	JEQ cols12
 cols1:
-cols1tiles8:
-	CMPQ R11, $8
-	JLT cols1tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	JMP cols1tiles8go
-cols1tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-	VMOVUPS 256(DX), Z4
-	VMOVUPS 320(DX), Z5
-	VMOVUPS 384(DX), Z6
-	VMOVUPS 448(DX), Z7
-cols1tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles8odd
-	PCALIGN $32
-cols1tiles8pair:
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
-	VFMADD231PS (AX)(R9*1), Z30, Z1
-	VFMADD231PS (AX)(R9*2), Z30, Z2
-	VFMADD231PS (AX)(BX*1), Z30, Z3
-	VFMADD231PS (SI), Z30, Z4
-	VFMADD231PS (SI)(R9*1), Z30, Z5
-	VFMADD231PS (SI)(R9*2), Z30, Z6
-	VFMADD231PS (SI)(BX*1), Z30, Z7
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS 64(AX), Z30, Z0
-	VFMADD231PS 64(AX)(R9*1), Z30, Z1
-	VFMADD231PS 64(AX)(R9*2), Z30, Z2
-	VFMADD231PS 64(AX)(BX*1), Z30, Z3
-	VFMADD231PS 64(SI), Z30, Z4
-	VFMADD231PS 64(SI)(R9*1), Z30, Z5
-	VFMADD231PS 64(SI)(R9*2), Z30, Z6
-	VFMADD231PS 64(SI)(BX*1), Z30, Z7
-	ADDQ $128, AX
-	ADDQ $128, SI
-	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles8pair
-cols1tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles8store
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
-	VFMADD231PS (AX)(R9*1), Z30, Z1
-	VFMADD231PS (AX)(R9*2), Z30, Z2
-	VFMADD231PS (AX)(BX*1), Z30, Z3
-	VFMADD231PS (SI), Z30, Z4
-	VFMADD231PS (SI)(R9*1), Z30, Z5
-	VFMADD231PS (SI)(R9*2), Z30, Z6
-	VFMADD231PS (SI)(BX*1), Z30, Z7
-cols1tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols1tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z1, Z1
-	VADDPS 128(DX), Z2, Z2
-	VADDPS 192(DX), Z3, Z3
-	VADDPS 256(DX), Z4, Z4
-	VADDPS 320(DX), Z5, Z5
-	VADDPS 384(DX), Z6, Z6
-	VADDPS 448(DX), Z7, Z7
-cols1tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z1, 64(DX)
-	VMOVUPS Z2, 128(DX)
-	VMOVUPS Z3, 192(DX)
-	VMOVUPS Z4, 256(DX)
-	VMOVUPS Z5, 320(DX)
-	VMOVUPS Z6, 384(DX)
-	VMOVUPS Z7, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols1tiles8
-cols1tiles8end:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
@@ -151,37 +53,70 @@ cols1tiles4load:
 	VMOVUPS 128(DX), Z2
 	VMOVUPS 192(DX), Z3
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
-	VFMADD231PS (AX)(R9*1), Z30, Z1
-	VFMADD231PS (AX)(R9*2), Z30, Z2
-	VFMADD231PS (AX)(BX*1), Z30, Z3
+	VFMADD231PS (AX)(CX*1), Z30, Z0
+	VFMADD231PS (BX)(CX*1), Z30, Z1
+	VFMADD231PS (SI)(CX*1), Z30, Z2
+	VFMADD231PS (R9)(CX*1), Z30, Z3
 	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS 64(AX), Z30, Z0
-	VFMADD231PS 64(AX)(R9*1), Z30, Z1
-	VFMADD231PS 64(AX)(R9*2), Z30, Z2
-	VFMADD231PS 64(AX)(BX*1), Z30, Z3
-	ADDQ $128, AX
+	VFMADD231PS 64(AX)(CX*1), Z30, Z0
+	VFMADD231PS 64(BX)(CX*1), Z30, Z1
+	VFMADD231PS 64(SI)(CX*1), Z30, Z2
+	VFMADD231PS 64(R9)(CX*1), Z30, Z3
+	ADDQ $128, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
-	VFMADD231PS (AX)(R9*1), Z30, Z1
-	VFMADD231PS (AX)(R9*2), Z30, Z2
-	VFMADD231PS (AX)(BX*1), Z30, Z3
-cols1tiles4store:
+	VFMADD231PS (AX)(CX*1), Z30, Z0
+	VFMADD231PS (BX)(CX*1), Z30, Z1
+	VFMADD231PS (SI)(CX*1), Z30, Z2
+	VFMADD231PS (R9)(CX*1), Z30, Z3
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -196,11 +131,85 @@ cols1tiles4set:
 	VMOVUPS Z2, 128(DX)
 	VMOVUPS Z3, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z1
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS (AX)(CX*1), Z30, Z0
+	VFMADD231PS (BX)(CX*1), Z30, Z1
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS 64(AX)(CX*1), Z30, Z0
+	VFMADD231PS 64(BX)(CX*1), Z30, Z1
+	ADDQ $128, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS (AX)(CX*1), Z30, Z0
+	VFMADD231PS (BX)(CX*1), Z30, Z1
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z1, Z1
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z1, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -212,28 +221,49 @@ cols1tiles1load:
 	MOVQ R10, DX
 	VMOVUPS (DX), Z0
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
+	VFMADD231PS (AX)(CX*1), Z30, Z0
 	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS 64(AX), Z30, Z0
-	ADDQ $128, AX
+	VFMADD231PS 64(AX)(CX*1), Z30, Z0
+	ADDQ $128, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Z30
-	VFMADD231PS (AX), Z30, Z0
-cols1tiles1store:
+	VFMADD231PS (AX)(CX*1), Z30, Z0
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -242,197 +272,12 @@ cols1tiles1set:
 	MOVQ R10, DX
 	VMOVUPS Z0, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
 	VZEROUPPER
 	RET
 cols2:
-cols2tiles8:
-	CMPQ R11, $8
-	JLT cols2tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z2, Z2, Z2
-	VPXORD Z4, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPXORD Z8, Z8, Z8
-	VPXORD Z10, Z10, Z10
-	VPXORD Z12, Z12, Z12
-	VPXORD Z14, Z14, Z14
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-	VPXORD Z5, Z5, Z5
-	VPXORD Z7, Z7, Z7
-	VPXORD Z9, Z9, Z9
-	VPXORD Z11, Z11, Z11
-	VPXORD Z13, Z13, Z13
-	VPXORD Z15, Z15, Z15
-	JMP cols2tiles8go
-cols2tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	VMOVUPS 256(DX), Z8
-	VMOVUPS 320(DX), Z10
-	VMOVUPS 384(DX), Z12
-	VMOVUPS 448(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-	VMOVUPS 256(DX), Z9
-	VMOVUPS 320(DX), Z11
-	VMOVUPS 384(DX), Z13
-	VMOVUPS 448(DX), Z15
-cols2tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles8odd
-	PCALIGN $32
-cols2tiles8pair:
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
-	VMOVUPS (AX)(R9*2), Z18
-	VMOVUPS (AX)(BX*1), Z19
-	VMOVUPS (SI), Z20
-	VMOVUPS (SI)(R9*1), Z21
-	VMOVUPS (SI)(R9*2), Z22
-	VMOVUPS (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	VMOVUPS 64(AX), Z16
-	VMOVUPS 64(AX)(R9*1), Z17
-	VMOVUPS 64(AX)(R9*2), Z18
-	VMOVUPS 64(AX)(BX*1), Z19
-	VMOVUPS 64(SI), Z20
-	VMOVUPS 64(SI)(R9*1), Z21
-	VMOVUPS 64(SI)(R9*2), Z22
-	VMOVUPS 64(SI)(BX*1), Z23
-	VBROADCASTSS 8(DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 12(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	ADDQ $128, AX
-	ADDQ $128, SI
-	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles8pair
-cols2tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles8store
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
-	VMOVUPS (AX)(R9*2), Z18
-	VMOVUPS (AX)(BX*1), Z19
-	VMOVUPS (SI), Z20
-	VMOVUPS (SI)(R9*1), Z21
-	VMOVUPS (SI)(R9*2), Z22
-	VMOVUPS (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-cols2tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols2tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z2, Z2
-	VADDPS 128(DX), Z4, Z4
-	VADDPS 192(DX), Z6, Z6
-	VADDPS 256(DX), Z8, Z8
-	VADDPS 320(DX), Z10, Z10
-	VADDPS 384(DX), Z12, Z12
-	VADDPS 448(DX), Z14, Z14
-	ADDQ R12, DX
-	VADDPS (DX), Z1, Z1
-	VADDPS 64(DX), Z3, Z3
-	VADDPS 128(DX), Z5, Z5
-	VADDPS 192(DX), Z7, Z7
-	VADDPS 256(DX), Z9, Z9
-	VADDPS 320(DX), Z11, Z11
-	VADDPS 384(DX), Z13, Z13
-	VADDPS 448(DX), Z15, Z15
-cols2tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z2, 64(DX)
-	VMOVUPS Z4, 128(DX)
-	VMOVUPS Z6, 192(DX)
-	VMOVUPS Z8, 256(DX)
-	VMOVUPS Z10, 320(DX)
-	VMOVUPS Z12, 384(DX)
-	VMOVUPS Z14, 448(DX)
-	ADDQ R12, DX
-	VMOVUPS Z1, (DX)
-	VMOVUPS Z3, 64(DX)
-	VMOVUPS Z5, 128(DX)
-	VMOVUPS Z7, 192(DX)
-	VMOVUPS Z9, 256(DX)
-	VMOVUPS Z11, 320(DX)
-	VMOVUPS Z13, 384(DX)
-	VMOVUPS Z15, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols2tiles8
-cols2tiles8end:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
@@ -449,6 +294,8 @@ cols2tiles4:
 	JMP cols2tiles4go
 cols2tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z2
 	VMOVUPS 128(DX), Z4
@@ -459,17 +306,47 @@ cols2tiles4load:
 	VMOVUPS 128(DX), Z5
 	VMOVUPS 192(DX), Z7
 cols2tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols2tiles4addressed
+cols2tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles4odd
+	XORQ R12, R12
+cols2tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles4first
+	MOVQ (CX)(R12*8), CX
+cols2tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
-	VMOVUPS (AX), Z8
-	VMOVUPS (AX)(R9*1), Z9
-	VMOVUPS (AX)(R9*2), Z10
-	VMOVUPS (AX)(BX*1), Z11
+	VMOVUPS (AX)(CX*1), Z8
+	VMOVUPS (BX)(CX*1), Z9
+	VMOVUPS (SI)(CX*1), Z10
+	VMOVUPS (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -480,10 +357,10 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	VMOVUPS 64(AX), Z8
-	VMOVUPS 64(AX)(R9*1), Z9
-	VMOVUPS 64(AX)(R9*2), Z10
-	VMOVUPS 64(AX)(BX*1), Z11
+	VMOVUPS 64(AX)(CX*1), Z8
+	VMOVUPS 64(BX)(CX*1), Z9
+	VMOVUPS 64(SI)(CX*1), Z10
+	VMOVUPS 64(R9)(CX*1), Z11
 	VBROADCASTSS 8(DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -494,18 +371,17 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles4pair
+	CMPQ CX, R13
+	JNE cols2tiles4pair
 cols2tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles4store
-	VMOVUPS (AX), Z8
-	VMOVUPS (AX)(R9*1), Z9
-	VMOVUPS (AX)(R9*2), Z10
-	VMOVUPS (AX)(BX*1), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles4next
+	VMOVUPS (AX)(CX*1), Z8
+	VMOVUPS (BX)(CX*1), Z9
+	VMOVUPS (SI)(CX*1), Z10
+	VMOVUPS (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -516,10 +392,16 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-cols2tiles4store:
+	ADDQ $8, DX
+cols2tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z2, Z2
 	VADDPS 128(DX), Z4, Z4
@@ -531,6 +413,8 @@ cols2tiles4store:
 	VADDPS 192(DX), Z7, Z7
 cols2tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z2, 64(DX)
 	VMOVUPS Z4, 128(DX)
@@ -541,11 +425,117 @@ cols2tiles4set:
 	VMOVUPS Z5, 128(DX)
 	VMOVUPS Z7, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols2tiles4
 cols2tiles4end:
+cols2tiles2:
+	CMPQ R11, $2
+	JLT cols2tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols2tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z2, Z2, Z2
+	VPXORD Z1, Z1, Z1
+	VPXORD Z3, Z3, Z3
+	JMP cols2tiles2go
+cols2tiles2load:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z2
+	ADDQ R12, DX
+	VMOVUPS (DX), Z1
+	VMOVUPS 64(DX), Z3
+cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
+	PCALIGN $32
+cols2tiles2pair:
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	VMOVUPS 64(AX)(CX*1), Z4
+	VMOVUPS 64(BX)(CX*1), Z5
+	VBROADCASTSS 8(DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 12(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $128, CX
+	ADDQ $16, DX
+	CMPQ CX, R13
+	JNE cols2tiles2pair
+cols2tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols2tiles2set
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z2, Z2
+	ADDQ R12, DX
+	VADDPS (DX), Z1, Z1
+	VADDPS 64(DX), Z3, Z3
+cols2tiles2set:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z2, 64(DX)
+	ADDQ R12, DX
+	VMOVUPS Z1, (DX)
+	VMOVUPS Z3, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols2tiles2
+cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
@@ -556,49 +546,74 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VMOVUPS (AX), Z2
+	VMOVUPS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	VMOVUPS 64(AX), Z2
+	VMOVUPS 64(AX)(CX*1), Z2
 	VFMADD231PS.BCST 8(DX), Z2, Z0
 	VFMADD231PS.BCST 12(DX), Z2, Z1
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VMOVUPS (AX), Z2
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VMOVUPS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -625,6 +640,8 @@ cols3tiles4:
 	JMP cols3tiles4go
 cols3tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z3
 	VMOVUPS 128(DX), Z6
@@ -640,17 +657,47 @@ cols3tiles4load:
 	VMOVUPS 128(DX), Z8
 	VMOVUPS 192(DX), Z11
 cols3tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols3tiles4addressed
+cols3tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles4odd
+	XORQ R12, R12
+cols3tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles4first
+	MOVQ (CX)(R12*8), CX
+cols3tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
-	VMOVUPS (AX), Z12
-	VMOVUPS (AX)(R9*1), Z13
-	VMOVUPS (AX)(R9*2), Z14
-	VMOVUPS (AX)(BX*1), Z15
+	VMOVUPS (AX)(CX*1), Z12
+	VMOVUPS (BX)(CX*1), Z13
+	VMOVUPS (SI)(CX*1), Z14
+	VMOVUPS (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -666,10 +713,10 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	VMOVUPS 64(AX), Z12
-	VMOVUPS 64(AX)(R9*1), Z13
-	VMOVUPS 64(AX)(R9*2), Z14
-	VMOVUPS 64(AX)(BX*1), Z15
+	VMOVUPS 64(AX)(CX*1), Z12
+	VMOVUPS 64(BX)(CX*1), Z13
+	VMOVUPS 64(SI)(CX*1), Z14
+	VMOVUPS 64(R9)(CX*1), Z15
 	VBROADCASTSS 12(DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -685,18 +732,17 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles4pair
+	CMPQ CX, R13
+	JNE cols3tiles4pair
 cols3tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles4store
-	VMOVUPS (AX), Z12
-	VMOVUPS (AX)(R9*1), Z13
-	VMOVUPS (AX)(R9*2), Z14
-	VMOVUPS (AX)(BX*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles4next
+	VMOVUPS (AX)(CX*1), Z12
+	VMOVUPS (BX)(CX*1), Z13
+	VMOVUPS (SI)(CX*1), Z14
+	VMOVUPS (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -712,10 +758,16 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-cols3tiles4store:
+	ADDQ $12, DX
+cols3tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z3, Z3
 	VADDPS 128(DX), Z6, Z6
@@ -732,6 +784,8 @@ cols3tiles4store:
 	VADDPS 192(DX), Z11, Z11
 cols3tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z3, 64(DX)
 	VMOVUPS Z6, 128(DX)
@@ -747,8 +801,6 @@ cols3tiles4set:
 	VMOVUPS Z8, 128(DX)
 	VMOVUPS Z11, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols3tiles4
 cols3tiles4end:
@@ -763,43 +815,68 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 	ADDQ R12, DX
 	VMOVUPS (DX), Z2
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VMOVUPS (AX), Z3
+	VMOVUPS (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	VMOVUPS 64(AX), Z3
+	VMOVUPS 64(AX)(CX*1), Z3
 	VFMADD231PS.BCST 12(DX), Z3, Z0
 	VFMADD231PS.BCST 16(DX), Z3, Z1
 	VFMADD231PS.BCST 20(DX), Z3, Z2
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VMOVUPS (AX), Z3
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VMOVUPS (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -807,14 +884,14 @@ cols3tiles1store:
 	VADDPS (DX), Z2, Z2
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z2, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -845,6 +922,8 @@ cols4tiles4:
 	JMP cols4tiles4go
 cols4tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z4
 	VMOVUPS 128(DX), Z8
@@ -865,17 +944,47 @@ cols4tiles4load:
 	VMOVUPS 128(DX), Z11
 	VMOVUPS 192(DX), Z15
 cols4tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols4tiles4addressed
+cols4tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles4odd
+	XORQ R12, R12
+cols4tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles4first
+	MOVQ (CX)(R12*8), CX
+cols4tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
-	VMOVUPS (AX)(R9*2), Z18
-	VMOVUPS (AX)(BX*1), Z19
+	VMOVUPS (AX)(CX*1), Z16
+	VMOVUPS (BX)(CX*1), Z17
+	VMOVUPS (SI)(CX*1), Z18
+	VMOVUPS (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -896,10 +1005,10 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	VMOVUPS 64(AX), Z16
-	VMOVUPS 64(AX)(R9*1), Z17
-	VMOVUPS 64(AX)(R9*2), Z18
-	VMOVUPS 64(AX)(BX*1), Z19
+	VMOVUPS 64(AX)(CX*1), Z16
+	VMOVUPS 64(BX)(CX*1), Z17
+	VMOVUPS 64(SI)(CX*1), Z18
+	VMOVUPS 64(R9)(CX*1), Z19
 	VBROADCASTSS 16(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -920,18 +1029,17 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles4pair
+	CMPQ CX, R13
+	JNE cols4tiles4pair
 cols4tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles4store
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
-	VMOVUPS (AX)(R9*2), Z18
-	VMOVUPS (AX)(BX*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles4next
+	VMOVUPS (AX)(CX*1), Z16
+	VMOVUPS (BX)(CX*1), Z17
+	VMOVUPS (SI)(CX*1), Z18
+	VMOVUPS (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -952,10 +1060,16 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-cols4tiles4store:
+	ADDQ $16, DX
+cols4tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z4, Z4
 	VADDPS 128(DX), Z8, Z8
@@ -977,6 +1091,8 @@ cols4tiles4store:
 	VADDPS 192(DX), Z15, Z15
 cols4tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z4, 64(DX)
 	VMOVUPS Z8, 128(DX)
@@ -997,8 +1113,6 @@ cols4tiles4set:
 	VMOVUPS Z11, 128(DX)
 	VMOVUPS Z15, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols4tiles4
 cols4tiles4end:
@@ -1014,6 +1128,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -1022,40 +1138,63 @@ cols4tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z3
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VMOVUPS (AX), Z4
+	VMOVUPS (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	VMOVUPS 64(AX), Z4
+	VMOVUPS 64(AX)(CX*1), Z4
 	VFMADD231PS.BCST 16(DX), Z4, Z0
 	VFMADD231PS.BCST 20(DX), Z4, Z1
 	VFMADD231PS.BCST 24(DX), Z4, Z2
 	VFMADD231PS.BCST 28(DX), Z4, Z3
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VMOVUPS (AX), Z4
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VMOVUPS (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -1065,6 +1204,8 @@ cols4tiles1store:
 	VADDPS (DX), Z3, Z3
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -1073,8 +1214,6 @@ cols4tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z3, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -1109,6 +1248,8 @@ cols5tiles4:
 	JMP cols5tiles4go
 cols5tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z5
 	VMOVUPS 128(DX), Z10
@@ -1134,17 +1275,47 @@ cols5tiles4load:
 	VMOVUPS 128(DX), Z14
 	VMOVUPS 192(DX), Z19
 cols5tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols5tiles4addressed
+cols5tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles4odd
+	XORQ R12, R12
+cols5tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles4first
+	MOVQ (CX)(R12*8), CX
+cols5tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
-	VMOVUPS (AX), Z20
-	VMOVUPS (AX)(R9*1), Z21
-	VMOVUPS (AX)(R9*2), Z22
-	VMOVUPS (AX)(BX*1), Z23
+	VMOVUPS (AX)(CX*1), Z20
+	VMOVUPS (BX)(CX*1), Z21
+	VMOVUPS (SI)(CX*1), Z22
+	VMOVUPS (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -1170,10 +1341,10 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	VMOVUPS 64(AX), Z20
-	VMOVUPS 64(AX)(R9*1), Z21
-	VMOVUPS 64(AX)(R9*2), Z22
-	VMOVUPS 64(AX)(BX*1), Z23
+	VMOVUPS 64(AX)(CX*1), Z20
+	VMOVUPS 64(BX)(CX*1), Z21
+	VMOVUPS 64(SI)(CX*1), Z22
+	VMOVUPS 64(R9)(CX*1), Z23
 	VBROADCASTSS 20(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -1199,18 +1370,17 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles4pair
+	CMPQ CX, R13
+	JNE cols5tiles4pair
 cols5tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles4store
-	VMOVUPS (AX), Z20
-	VMOVUPS (AX)(R9*1), Z21
-	VMOVUPS (AX)(R9*2), Z22
-	VMOVUPS (AX)(BX*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles4next
+	VMOVUPS (AX)(CX*1), Z20
+	VMOVUPS (BX)(CX*1), Z21
+	VMOVUPS (SI)(CX*1), Z22
+	VMOVUPS (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -1236,10 +1406,16 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-cols5tiles4store:
+	ADDQ $20, DX
+cols5tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z5, Z5
 	VADDPS 128(DX), Z10, Z10
@@ -1266,6 +1442,8 @@ cols5tiles4store:
 	VADDPS 192(DX), Z19, Z19
 cols5tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z5, 64(DX)
 	VMOVUPS Z10, 128(DX)
@@ -1291,8 +1469,6 @@ cols5tiles4set:
 	VMOVUPS Z14, 128(DX)
 	VMOVUPS Z19, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols5tiles4
 cols5tiles4end:
@@ -1309,6 +1485,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -1319,43 +1497,66 @@ cols5tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z4
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VMOVUPS (AX), Z5
+	VMOVUPS (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	VMOVUPS 64(AX), Z5
+	VMOVUPS 64(AX)(CX*1), Z5
 	VFMADD231PS.BCST 20(DX), Z5, Z0
 	VFMADD231PS.BCST 24(DX), Z5, Z1
 	VFMADD231PS.BCST 28(DX), Z5, Z2
 	VFMADD231PS.BCST 32(DX), Z5, Z3
 	VFMADD231PS.BCST 36(DX), Z5, Z4
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VMOVUPS (AX), Z5
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VMOVUPS (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -1367,6 +1568,8 @@ cols5tiles1store:
 	VADDPS (DX), Z4, Z4
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -1377,8 +1580,6 @@ cols5tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z4, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -1417,6 +1618,8 @@ cols6tiles4:
 	JMP cols6tiles4go
 cols6tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z6
 	VMOVUPS 128(DX), Z12
@@ -1447,17 +1650,47 @@ cols6tiles4load:
 	VMOVUPS 128(DX), Z17
 	VMOVUPS 192(DX), Z23
 cols6tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols6tiles4addressed
+cols6tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles4odd
+	XORQ R12, R12
+cols6tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles4first
+	MOVQ (CX)(R12*8), CX
+cols6tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
-	VMOVUPS (AX), Z24
-	VMOVUPS (AX)(R9*1), Z25
-	VMOVUPS (AX)(R9*2), Z26
-	VMOVUPS (AX)(BX*1), Z27
+	VMOVUPS (AX)(CX*1), Z24
+	VMOVUPS (BX)(CX*1), Z25
+	VMOVUPS (SI)(CX*1), Z26
+	VMOVUPS (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -1488,10 +1721,10 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	VMOVUPS 64(AX), Z24
-	VMOVUPS 64(AX)(R9*1), Z25
-	VMOVUPS 64(AX)(R9*2), Z26
-	VMOVUPS 64(AX)(BX*1), Z27
+	VMOVUPS 64(AX)(CX*1), Z24
+	VMOVUPS 64(BX)(CX*1), Z25
+	VMOVUPS 64(SI)(CX*1), Z26
+	VMOVUPS 64(R9)(CX*1), Z27
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -1522,18 +1755,17 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles4pair
+	CMPQ CX, R13
+	JNE cols6tiles4pair
 cols6tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles4store
-	VMOVUPS (AX), Z24
-	VMOVUPS (AX)(R9*1), Z25
-	VMOVUPS (AX)(R9*2), Z26
-	VMOVUPS (AX)(BX*1), Z27
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles4next
+	VMOVUPS (AX)(CX*1), Z24
+	VMOVUPS (BX)(CX*1), Z25
+	VMOVUPS (SI)(CX*1), Z26
+	VMOVUPS (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -1564,10 +1796,16 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-cols6tiles4store:
+	ADDQ $24, DX
+cols6tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z6, Z6
 	VADDPS 128(DX), Z12, Z12
@@ -1599,6 +1837,8 @@ cols6tiles4store:
 	VADDPS 192(DX), Z23, Z23
 cols6tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z6, 64(DX)
 	VMOVUPS Z12, 128(DX)
@@ -1629,8 +1869,6 @@ cols6tiles4set:
 	VMOVUPS Z17, 128(DX)
 	VMOVUPS Z23, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols6tiles4
 cols6tiles4end:
@@ -1648,6 +1886,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -1660,46 +1900,69 @@ cols6tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z5
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VMOVUPS (AX), Z6
+	VMOVUPS (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	VMOVUPS 64(AX), Z6
+	VMOVUPS 64(AX)(CX*1), Z6
 	VFMADD231PS.BCST 24(DX), Z6, Z0
 	VFMADD231PS.BCST 28(DX), Z6, Z1
 	VFMADD231PS.BCST 32(DX), Z6, Z2
 	VFMADD231PS.BCST 36(DX), Z6, Z3
 	VFMADD231PS.BCST 40(DX), Z6, Z4
 	VFMADD231PS.BCST 44(DX), Z6, Z5
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VMOVUPS (AX), Z6
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VMOVUPS (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -1713,6 +1976,8 @@ cols6tiles1store:
 	VADDPS (DX), Z5, Z5
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -1725,8 +1990,6 @@ cols6tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z5, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:
@@ -1755,6 +2018,8 @@ cols7tiles2:
 	JMP cols7tiles2go
 cols7tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z7
 	ADDQ R12, DX
@@ -1776,15 +2041,37 @@ cols7tiles2load:
 	VMOVUPS (DX), Z6
 	VMOVUPS 64(DX), Z13
 cols7tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols7tiles2addressed
+cols7tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles2odd
+	XORQ R12, R12
+cols7tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles2first
+	MOVQ (CX)(R12*8), CX
+cols7tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
-	VMOVUPS (AX), Z14
-	VMOVUPS (AX)(R9*1), Z15
+	VMOVUPS (AX)(CX*1), Z14
+	VMOVUPS (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -1806,8 +2093,8 @@ cols7tiles2pair:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	VMOVUPS 64(AX), Z14
-	VMOVUPS 64(AX)(R9*1), Z15
+	VMOVUPS 64(AX)(CX*1), Z14
+	VMOVUPS 64(BX)(CX*1), Z15
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -1829,16 +2116,15 @@ cols7tiles2pair:
 	VBROADCASTSS 52(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles2pair
+	CMPQ CX, R13
+	JNE cols7tiles2pair
 cols7tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles2store
-	VMOVUPS (AX), Z14
-	VMOVUPS (AX)(R9*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles2next
+	VMOVUPS (AX)(CX*1), Z14
+	VMOVUPS (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -1860,10 +2146,16 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-cols7tiles2store:
+	ADDQ $28, DX
+cols7tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z7, Z7
 	ADDQ R12, DX
@@ -1886,6 +2178,8 @@ cols7tiles2store:
 	VADDPS 64(DX), Z13, Z13
 cols7tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z7, 64(DX)
 	ADDQ R12, DX
@@ -1907,8 +2201,6 @@ cols7tiles2set:
 	VMOVUPS Z6, (DX)
 	VMOVUPS Z13, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols7tiles2
 cols7tiles2end:
@@ -1927,6 +2219,8 @@ cols7tiles1:
 	JMP cols7tiles1go
 cols7tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -1941,14 +2235,32 @@ cols7tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z6
 cols7tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols7tiles1addressed
+cols7tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles1odd
+	XORQ R12, R12
+cols7tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles1first
+	MOVQ (CX)(R12*8), CX
+cols7tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
-	VMOVUPS (AX), Z7
+	VMOVUPS (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -1956,7 +2268,7 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	VMOVUPS 64(AX), Z7
+	VMOVUPS 64(AX)(CX*1), Z7
 	VFMADD231PS.BCST 28(DX), Z7, Z0
 	VFMADD231PS.BCST 32(DX), Z7, Z1
 	VFMADD231PS.BCST 36(DX), Z7, Z2
@@ -1964,15 +2276,14 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 44(DX), Z7, Z4
 	VFMADD231PS.BCST 48(DX), Z7, Z5
 	VFMADD231PS.BCST 52(DX), Z7, Z6
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles1pair
+	CMPQ CX, R13
+	JNE cols7tiles1pair
 cols7tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles1store
-	VMOVUPS (AX), Z7
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles1next
+	VMOVUPS (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -1980,10 +2291,16 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-cols7tiles1store:
+	ADDQ $28, DX
+cols7tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -1999,6 +2316,8 @@ cols7tiles1store:
 	VADDPS (DX), Z6, Z6
 cols7tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -2013,8 +2332,6 @@ cols7tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z6, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols7tiles1
 cols7tiles1end:
@@ -2045,6 +2362,8 @@ cols8tiles2:
 	JMP cols8tiles2go
 cols8tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z8
 	ADDQ R12, DX
@@ -2069,15 +2388,37 @@ cols8tiles2load:
 	VMOVUPS (DX), Z7
 	VMOVUPS 64(DX), Z15
 cols8tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols8tiles2addressed
+cols8tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles2odd
+	XORQ R12, R12
+cols8tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles2first
+	MOVQ (CX)(R12*8), CX
+cols8tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
+	VMOVUPS (AX)(CX*1), Z16
+	VMOVUPS (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -2102,8 +2443,8 @@ cols8tiles2pair:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	VMOVUPS 64(AX), Z16
-	VMOVUPS 64(AX)(R9*1), Z17
+	VMOVUPS 64(AX)(CX*1), Z16
+	VMOVUPS 64(BX)(CX*1), Z17
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -2128,16 +2469,15 @@ cols8tiles2pair:
 	VBROADCASTSS 60(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles2pair
+	CMPQ CX, R13
+	JNE cols8tiles2pair
 cols8tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles2store
-	VMOVUPS (AX), Z16
-	VMOVUPS (AX)(R9*1), Z17
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles2next
+	VMOVUPS (AX)(CX*1), Z16
+	VMOVUPS (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -2162,10 +2502,16 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-cols8tiles2store:
+	ADDQ $32, DX
+cols8tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z8, Z8
 	ADDQ R12, DX
@@ -2191,6 +2537,8 @@ cols8tiles2store:
 	VADDPS 64(DX), Z15, Z15
 cols8tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z8, 64(DX)
 	ADDQ R12, DX
@@ -2215,8 +2563,6 @@ cols8tiles2set:
 	VMOVUPS Z7, (DX)
 	VMOVUPS Z15, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols8tiles2
 cols8tiles2end:
@@ -2236,6 +2582,8 @@ cols8tiles1:
 	JMP cols8tiles1go
 cols8tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -2252,14 +2600,32 @@ cols8tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z7
 cols8tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols8tiles1addressed
+cols8tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles1odd
+	XORQ R12, R12
+cols8tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles1first
+	MOVQ (CX)(R12*8), CX
+cols8tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
-	VMOVUPS (AX), Z8
+	VMOVUPS (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -2268,7 +2634,7 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	VMOVUPS 64(AX), Z8
+	VMOVUPS 64(AX)(CX*1), Z8
 	VFMADD231PS.BCST 32(DX), Z8, Z0
 	VFMADD231PS.BCST 36(DX), Z8, Z1
 	VFMADD231PS.BCST 40(DX), Z8, Z2
@@ -2277,15 +2643,14 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 52(DX), Z8, Z5
 	VFMADD231PS.BCST 56(DX), Z8, Z6
 	VFMADD231PS.BCST 60(DX), Z8, Z7
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles1pair
+	CMPQ CX, R13
+	JNE cols8tiles1pair
 cols8tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles1store
-	VMOVUPS (AX), Z8
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles1next
+	VMOVUPS (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -2294,10 +2659,16 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-cols8tiles1store:
+	ADDQ $32, DX
+cols8tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -2315,6 +2686,8 @@ cols8tiles1store:
 	VADDPS (DX), Z7, Z7
 cols8tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -2331,8 +2704,6 @@ cols8tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z7, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols8tiles1
 cols8tiles1end:
@@ -2365,6 +2736,8 @@ cols9tiles2:
 	JMP cols9tiles2go
 cols9tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z9
 	ADDQ R12, DX
@@ -2392,15 +2765,37 @@ cols9tiles2load:
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z17
 cols9tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols9tiles2addressed
+cols9tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles2odd
+	XORQ R12, R12
+cols9tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles2first
+	MOVQ (CX)(R12*8), CX
+cols9tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
-	VMOVUPS (AX), Z18
-	VMOVUPS (AX)(R9*1), Z19
+	VMOVUPS (AX)(CX*1), Z18
+	VMOVUPS (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -2428,8 +2823,8 @@ cols9tiles2pair:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	VMOVUPS 64(AX), Z18
-	VMOVUPS 64(AX)(R9*1), Z19
+	VMOVUPS 64(AX)(CX*1), Z18
+	VMOVUPS 64(BX)(CX*1), Z19
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -2457,16 +2852,15 @@ cols9tiles2pair:
 	VBROADCASTSS 68(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles2pair
+	CMPQ CX, R13
+	JNE cols9tiles2pair
 cols9tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles2store
-	VMOVUPS (AX), Z18
-	VMOVUPS (AX)(R9*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles2next
+	VMOVUPS (AX)(CX*1), Z18
+	VMOVUPS (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -2494,10 +2888,16 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-cols9tiles2store:
+	ADDQ $36, DX
+cols9tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z9, Z9
 	ADDQ R12, DX
@@ -2526,6 +2926,8 @@ cols9tiles2store:
 	VADDPS 64(DX), Z17, Z17
 cols9tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z9, 64(DX)
 	ADDQ R12, DX
@@ -2553,8 +2955,6 @@ cols9tiles2set:
 	VMOVUPS Z8, (DX)
 	VMOVUPS Z17, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols9tiles2
 cols9tiles2end:
@@ -2575,6 +2975,8 @@ cols9tiles1:
 	JMP cols9tiles1go
 cols9tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -2593,14 +2995,32 @@ cols9tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z8
 cols9tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols9tiles1addressed
+cols9tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles1odd
+	XORQ R12, R12
+cols9tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles1first
+	MOVQ (CX)(R12*8), CX
+cols9tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
-	VMOVUPS (AX), Z9
+	VMOVUPS (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -2610,7 +3030,7 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	VMOVUPS 64(AX), Z9
+	VMOVUPS 64(AX)(CX*1), Z9
 	VFMADD231PS.BCST 36(DX), Z9, Z0
 	VFMADD231PS.BCST 40(DX), Z9, Z1
 	VFMADD231PS.BCST 44(DX), Z9, Z2
@@ -2620,15 +3040,14 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 60(DX), Z9, Z6
 	VFMADD231PS.BCST 64(DX), Z9, Z7
 	VFMADD231PS.BCST 68(DX), Z9, Z8
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles1pair
+	CMPQ CX, R13
+	JNE cols9tiles1pair
 cols9tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles1store
-	VMOVUPS (AX), Z9
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles1next
+	VMOVUPS (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -2638,10 +3057,16 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-cols9tiles1store:
+	ADDQ $36, DX
+cols9tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -2661,6 +3086,8 @@ cols9tiles1store:
 	VADDPS (DX), Z8, Z8
 cols9tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -2679,8 +3106,6 @@ cols9tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z8, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols9tiles1
 cols9tiles1end:
@@ -2715,6 +3140,8 @@ cols10tiles2:
 	JMP cols10tiles2go
 cols10tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z10
 	ADDQ R12, DX
@@ -2745,15 +3172,37 @@ cols10tiles2load:
 	VMOVUPS (DX), Z9
 	VMOVUPS 64(DX), Z19
 cols10tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols10tiles2addressed
+cols10tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles2odd
+	XORQ R12, R12
+cols10tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles2first
+	MOVQ (CX)(R12*8), CX
+cols10tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
-	VMOVUPS (AX), Z20
-	VMOVUPS (AX)(R9*1), Z21
+	VMOVUPS (AX)(CX*1), Z20
+	VMOVUPS (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -2784,8 +3233,8 @@ cols10tiles2pair:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	VMOVUPS 64(AX), Z20
-	VMOVUPS 64(AX)(R9*1), Z21
+	VMOVUPS 64(AX)(CX*1), Z20
+	VMOVUPS 64(BX)(CX*1), Z21
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -2816,16 +3265,15 @@ cols10tiles2pair:
 	VBROADCASTSS 76(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles2pair
+	CMPQ CX, R13
+	JNE cols10tiles2pair
 cols10tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles2store
-	VMOVUPS (AX), Z20
-	VMOVUPS (AX)(R9*1), Z21
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles2next
+	VMOVUPS (AX)(CX*1), Z20
+	VMOVUPS (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -2856,10 +3304,16 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-cols10tiles2store:
+	ADDQ $40, DX
+cols10tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z10, Z10
 	ADDQ R12, DX
@@ -2891,6 +3345,8 @@ cols10tiles2store:
 	VADDPS 64(DX), Z19, Z19
 cols10tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z10, 64(DX)
 	ADDQ R12, DX
@@ -2921,8 +3377,6 @@ cols10tiles2set:
 	VMOVUPS Z9, (DX)
 	VMOVUPS Z19, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols10tiles2
 cols10tiles2end:
@@ -2944,6 +3398,8 @@ cols10tiles1:
 	JMP cols10tiles1go
 cols10tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -2964,14 +3420,32 @@ cols10tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z9
 cols10tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols10tiles1addressed
+cols10tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles1odd
+	XORQ R12, R12
+cols10tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles1first
+	MOVQ (CX)(R12*8), CX
+cols10tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
-	VMOVUPS (AX), Z10
+	VMOVUPS (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -2982,7 +3456,7 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	VMOVUPS 64(AX), Z10
+	VMOVUPS 64(AX)(CX*1), Z10
 	VFMADD231PS.BCST 40(DX), Z10, Z0
 	VFMADD231PS.BCST 44(DX), Z10, Z1
 	VFMADD231PS.BCST 48(DX), Z10, Z2
@@ -2993,15 +3467,14 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 68(DX), Z10, Z7
 	VFMADD231PS.BCST 72(DX), Z10, Z8
 	VFMADD231PS.BCST 76(DX), Z10, Z9
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles1pair
+	CMPQ CX, R13
+	JNE cols10tiles1pair
 cols10tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles1store
-	VMOVUPS (AX), Z10
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles1next
+	VMOVUPS (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -3012,10 +3485,16 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-cols10tiles1store:
+	ADDQ $40, DX
+cols10tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -3037,6 +3516,8 @@ cols10tiles1store:
 	VADDPS (DX), Z9, Z9
 cols10tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -3057,8 +3538,6 @@ cols10tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z9, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols10tiles1
 cols10tiles1end:
@@ -3095,6 +3574,8 @@ cols11tiles2:
 	JMP cols11tiles2go
 cols11tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z11
 	ADDQ R12, DX
@@ -3128,15 +3609,37 @@ cols11tiles2load:
 	VMOVUPS (DX), Z10
 	VMOVUPS 64(DX), Z21
 cols11tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols11tiles2addressed
+cols11tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles2odd
+	XORQ R12, R12
+cols11tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles2first
+	MOVQ (CX)(R12*8), CX
+cols11tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
-	VMOVUPS (AX), Z22
-	VMOVUPS (AX)(R9*1), Z23
+	VMOVUPS (AX)(CX*1), Z22
+	VMOVUPS (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -3170,8 +3673,8 @@ cols11tiles2pair:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	VMOVUPS 64(AX), Z22
-	VMOVUPS 64(AX)(R9*1), Z23
+	VMOVUPS 64(AX)(CX*1), Z22
+	VMOVUPS 64(BX)(CX*1), Z23
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -3205,16 +3708,15 @@ cols11tiles2pair:
 	VBROADCASTSS 84(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles2pair
+	CMPQ CX, R13
+	JNE cols11tiles2pair
 cols11tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles2store
-	VMOVUPS (AX), Z22
-	VMOVUPS (AX)(R9*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles2next
+	VMOVUPS (AX)(CX*1), Z22
+	VMOVUPS (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -3248,10 +3750,16 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-cols11tiles2store:
+	ADDQ $44, DX
+cols11tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z11, Z11
 	ADDQ R12, DX
@@ -3286,6 +3794,8 @@ cols11tiles2store:
 	VADDPS 64(DX), Z21, Z21
 cols11tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z11, 64(DX)
 	ADDQ R12, DX
@@ -3319,8 +3829,6 @@ cols11tiles2set:
 	VMOVUPS Z10, (DX)
 	VMOVUPS Z21, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols11tiles2
 cols11tiles2end:
@@ -3343,6 +3851,8 @@ cols11tiles1:
 	JMP cols11tiles1go
 cols11tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -3365,14 +3875,32 @@ cols11tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z10
 cols11tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols11tiles1addressed
+cols11tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles1odd
+	XORQ R12, R12
+cols11tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles1first
+	MOVQ (CX)(R12*8), CX
+cols11tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
-	VMOVUPS (AX), Z11
+	VMOVUPS (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -3384,7 +3912,7 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	VMOVUPS 64(AX), Z11
+	VMOVUPS 64(AX)(CX*1), Z11
 	VFMADD231PS.BCST 44(DX), Z11, Z0
 	VFMADD231PS.BCST 48(DX), Z11, Z1
 	VFMADD231PS.BCST 52(DX), Z11, Z2
@@ -3396,15 +3924,14 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 76(DX), Z11, Z8
 	VFMADD231PS.BCST 80(DX), Z11, Z9
 	VFMADD231PS.BCST 84(DX), Z11, Z10
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles1pair
+	CMPQ CX, R13
+	JNE cols11tiles1pair
 cols11tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles1store
-	VMOVUPS (AX), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles1next
+	VMOVUPS (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -3416,10 +3943,16 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-cols11tiles1store:
+	ADDQ $44, DX
+cols11tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -3443,6 +3976,8 @@ cols11tiles1store:
 	VADDPS (DX), Z10, Z10
 cols11tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -3465,8 +4000,6 @@ cols11tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z10, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols11tiles1
 cols11tiles1end:
@@ -3505,6 +4038,8 @@ cols12tiles2:
 	JMP cols12tiles2go
 cols12tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z12
 	ADDQ R12, DX
@@ -3541,15 +4076,37 @@ cols12tiles2load:
 	VMOVUPS (DX), Z11
 	VMOVUPS 64(DX), Z23
 cols12tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols12tiles2addressed
+cols12tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles2odd
+	XORQ R12, R12
+cols12tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles2first
+	MOVQ (CX)(R12*8), CX
+cols12tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
-	VMOVUPS (AX), Z24
-	VMOVUPS (AX)(R9*1), Z25
+	VMOVUPS (AX)(CX*1), Z24
+	VMOVUPS (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -3586,8 +4143,8 @@ cols12tiles2pair:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	VMOVUPS 64(AX), Z24
-	VMOVUPS 64(AX)(R9*1), Z25
+	VMOVUPS 64(AX)(CX*1), Z24
+	VMOVUPS 64(BX)(CX*1), Z25
 	VBROADCASTSS 48(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -3624,16 +4181,15 @@ cols12tiles2pair:
 	VBROADCASTSS 92(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles2pair
+	CMPQ CX, R13
+	JNE cols12tiles2pair
 cols12tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles2store
-	VMOVUPS (AX), Z24
-	VMOVUPS (AX)(R9*1), Z25
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles2next
+	VMOVUPS (AX)(CX*1), Z24
+	VMOVUPS (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -3670,10 +4226,16 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-cols12tiles2store:
+	ADDQ $48, DX
+cols12tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z12, Z12
 	ADDQ R12, DX
@@ -3711,6 +4273,8 @@ cols12tiles2store:
 	VADDPS 64(DX), Z23, Z23
 cols12tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z12, 64(DX)
 	ADDQ R12, DX
@@ -3747,8 +4311,6 @@ cols12tiles2set:
 	VMOVUPS Z11, (DX)
 	VMOVUPS Z23, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols12tiles2
 cols12tiles2end:
@@ -3772,6 +4334,8 @@ cols12tiles1:
 	JMP cols12tiles1go
 cols12tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -3796,14 +4360,32 @@ cols12tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z11
 cols12tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols12tiles1addressed
+cols12tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles1odd
+	XORQ R12, R12
+cols12tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles1first
+	MOVQ (CX)(R12*8), CX
+cols12tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $128, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
-	VMOVUPS (AX), Z12
+	VMOVUPS (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -3816,7 +4398,7 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	VMOVUPS 64(AX), Z12
+	VMOVUPS 64(AX)(CX*1), Z12
 	VFMADD231PS.BCST 48(DX), Z12, Z0
 	VFMADD231PS.BCST 52(DX), Z12, Z1
 	VFMADD231PS.BCST 56(DX), Z12, Z2
@@ -3829,15 +4411,14 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 84(DX), Z12, Z9
 	VFMADD231PS.BCST 88(DX), Z12, Z10
 	VFMADD231PS.BCST 92(DX), Z12, Z11
-	ADDQ $128, AX
+	ADDQ $128, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles1pair
+	CMPQ CX, R13
+	JNE cols12tiles1pair
 cols12tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles1store
-	VMOVUPS (AX), Z12
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles1next
+	VMOVUPS (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -3850,10 +4431,16 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-cols12tiles1store:
+	ADDQ $48, DX
+cols12tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -3879,6 +4466,8 @@ cols12tiles1store:
 	VADDPS (DX), Z11, Z11
 cols12tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -3903,8 +4492,6 @@ cols12tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z11, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols12tiles1
 cols12tiles1end:
@@ -3915,12 +4502,11 @@ cols12tiles1end:
 TEXT ·gemmF16AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
 	MOVQ Gemm_NR(DI), R13
 	CMPQ R13, $2
 	JEQ cols2
@@ -3945,127 +4531,6 @@ TEXT ·gemmF16AVX512(SB), NOSPLIT, $0-8
 	CMPQ R13, $12
 	JEQ cols12
 cols1:
-cols1tiles8:
-	CMPQ R11, $8
-	JLT cols1tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	JMP cols1tiles8go
-cols1tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-	VMOVUPS 256(DX), Z4
-	VMOVUPS 320(DX), Z5
-	VMOVUPS 384(DX), Z6
-	VMOVUPS 448(DX), Z7
-cols1tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles8odd
-	PCALIGN $32
-cols1tiles8pair:
-	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z8
-	VFMADD231PS Z30, Z8, Z0
-	VCVTPH2PS (AX)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z1
-	VCVTPH2PS (AX)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z2
-	VCVTPH2PS (AX)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z3
-	VCVTPH2PS (SI), Z8
-	VFMADD231PS Z30, Z8, Z4
-	VCVTPH2PS (SI)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z5
-	VCVTPH2PS (SI)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z6
-	VCVTPH2PS (SI)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z7
-	VBROADCASTSS 4(DX), Z30
-	VCVTPH2PS 32(AX), Z8
-	VFMADD231PS Z30, Z8, Z0
-	VCVTPH2PS 32(AX)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z1
-	VCVTPH2PS 32(AX)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z2
-	VCVTPH2PS 32(AX)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z3
-	VCVTPH2PS 32(SI), Z8
-	VFMADD231PS Z30, Z8, Z4
-	VCVTPH2PS 32(SI)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z5
-	VCVTPH2PS 32(SI)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z6
-	VCVTPH2PS 32(SI)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z7
-	ADDQ $64, AX
-	ADDQ $64, SI
-	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles8pair
-cols1tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles8store
-	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z8
-	VFMADD231PS Z30, Z8, Z0
-	VCVTPH2PS (AX)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z1
-	VCVTPH2PS (AX)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z2
-	VCVTPH2PS (AX)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z3
-	VCVTPH2PS (SI), Z8
-	VFMADD231PS Z30, Z8, Z4
-	VCVTPH2PS (SI)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z5
-	VCVTPH2PS (SI)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z6
-	VCVTPH2PS (SI)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z7
-cols1tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols1tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z1, Z1
-	VADDPS 128(DX), Z2, Z2
-	VADDPS 192(DX), Z3, Z3
-	VADDPS 256(DX), Z4, Z4
-	VADDPS 320(DX), Z5, Z5
-	VADDPS 384(DX), Z6, Z6
-	VADDPS 448(DX), Z7, Z7
-cols1tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z1, 64(DX)
-	VMOVUPS Z2, 128(DX)
-	VMOVUPS Z3, 192(DX)
-	VMOVUPS Z4, 256(DX)
-	VMOVUPS Z5, 320(DX)
-	VMOVUPS Z6, 384(DX)
-	VMOVUPS Z7, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols1tiles8
-cols1tiles8end:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
@@ -4083,49 +4548,82 @@ cols1tiles4load:
 	VMOVUPS 128(DX), Z2
 	VMOVUPS 192(DX), Z3
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z4
+	VCVTPH2PS (AX)(CX*1), Z4
 	VFMADD231PS Z30, Z4, Z0
-	VCVTPH2PS (AX)(R9*1), Z5
+	VCVTPH2PS (BX)(CX*1), Z5
 	VFMADD231PS Z30, Z5, Z1
-	VCVTPH2PS (AX)(R9*2), Z6
+	VCVTPH2PS (SI)(CX*1), Z6
 	VFMADD231PS Z30, Z6, Z2
-	VCVTPH2PS (AX)(BX*1), Z7
+	VCVTPH2PS (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
 	VBROADCASTSS 4(DX), Z30
-	VCVTPH2PS 32(AX), Z4
+	VCVTPH2PS 32(AX)(CX*1), Z4
 	VFMADD231PS Z30, Z4, Z0
-	VCVTPH2PS 32(AX)(R9*1), Z5
+	VCVTPH2PS 32(BX)(CX*1), Z5
 	VFMADD231PS Z30, Z5, Z1
-	VCVTPH2PS 32(AX)(R9*2), Z6
+	VCVTPH2PS 32(SI)(CX*1), Z6
 	VFMADD231PS Z30, Z6, Z2
-	VCVTPH2PS 32(AX)(BX*1), Z7
+	VCVTPH2PS 32(R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z4
+	VCVTPH2PS (AX)(CX*1), Z4
 	VFMADD231PS Z30, Z4, Z0
-	VCVTPH2PS (AX)(R9*1), Z5
+	VCVTPH2PS (BX)(CX*1), Z5
 	VFMADD231PS Z30, Z5, Z1
-	VCVTPH2PS (AX)(R9*2), Z6
+	VCVTPH2PS (SI)(CX*1), Z6
 	VFMADD231PS Z30, Z6, Z2
-	VCVTPH2PS (AX)(BX*1), Z7
+	VCVTPH2PS (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
-cols1tiles4store:
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -4140,11 +4638,91 @@ cols1tiles4set:
 	VMOVUPS Z2, 128(DX)
 	VMOVUPS Z3, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z1
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Z30
+	VCVTPH2PS (AX)(CX*1), Z2
+	VFMADD231PS Z30, Z2, Z0
+	VCVTPH2PS (BX)(CX*1), Z3
+	VFMADD231PS Z30, Z3, Z1
+	VBROADCASTSS 4(DX), Z30
+	VCVTPH2PS 32(AX)(CX*1), Z2
+	VFMADD231PS Z30, Z2, Z0
+	VCVTPH2PS 32(BX)(CX*1), Z3
+	VFMADD231PS Z30, Z3, Z1
+	ADDQ $64, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Z30
+	VCVTPH2PS (AX)(CX*1), Z2
+	VFMADD231PS Z30, Z2, Z0
+	VCVTPH2PS (BX)(CX*1), Z3
+	VFMADD231PS Z30, Z3, Z1
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z1, Z1
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z1, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -4156,31 +4734,52 @@ cols1tiles1load:
 	MOVQ R10, DX
 	VMOVUPS (DX), Z0
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z1
+	VCVTPH2PS (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
 	VBROADCASTSS 4(DX), Z30
-	VCVTPH2PS 32(AX), Z1
+	VCVTPH2PS 32(AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Z30
-	VCVTPH2PS (AX), Z1
+	VCVTPH2PS (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
-cols1tiles1store:
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -4189,197 +4788,12 @@ cols1tiles1set:
 	MOVQ R10, DX
 	VMOVUPS Z0, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
 	VZEROUPPER
 	RET
 cols2:
-cols2tiles8:
-	CMPQ R11, $8
-	JLT cols2tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z2, Z2, Z2
-	VPXORD Z4, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPXORD Z8, Z8, Z8
-	VPXORD Z10, Z10, Z10
-	VPXORD Z12, Z12, Z12
-	VPXORD Z14, Z14, Z14
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-	VPXORD Z5, Z5, Z5
-	VPXORD Z7, Z7, Z7
-	VPXORD Z9, Z9, Z9
-	VPXORD Z11, Z11, Z11
-	VPXORD Z13, Z13, Z13
-	VPXORD Z15, Z15, Z15
-	JMP cols2tiles8go
-cols2tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	VMOVUPS 256(DX), Z8
-	VMOVUPS 320(DX), Z10
-	VMOVUPS 384(DX), Z12
-	VMOVUPS 448(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-	VMOVUPS 256(DX), Z9
-	VMOVUPS 320(DX), Z11
-	VMOVUPS 384(DX), Z13
-	VMOVUPS 448(DX), Z15
-cols2tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles8odd
-	PCALIGN $32
-cols2tiles8pair:
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
-	VCVTPH2PS (AX)(R9*2), Z18
-	VCVTPH2PS (AX)(BX*1), Z19
-	VCVTPH2PS (SI), Z20
-	VCVTPH2PS (SI)(R9*1), Z21
-	VCVTPH2PS (SI)(R9*2), Z22
-	VCVTPH2PS (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	VCVTPH2PS 32(AX), Z16
-	VCVTPH2PS 32(AX)(R9*1), Z17
-	VCVTPH2PS 32(AX)(R9*2), Z18
-	VCVTPH2PS 32(AX)(BX*1), Z19
-	VCVTPH2PS 32(SI), Z20
-	VCVTPH2PS 32(SI)(R9*1), Z21
-	VCVTPH2PS 32(SI)(R9*2), Z22
-	VCVTPH2PS 32(SI)(BX*1), Z23
-	VBROADCASTSS 8(DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 12(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	ADDQ $64, AX
-	ADDQ $64, SI
-	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles8pair
-cols2tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles8store
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
-	VCVTPH2PS (AX)(R9*2), Z18
-	VCVTPH2PS (AX)(BX*1), Z19
-	VCVTPH2PS (SI), Z20
-	VCVTPH2PS (SI)(R9*1), Z21
-	VCVTPH2PS (SI)(R9*2), Z22
-	VCVTPH2PS (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-cols2tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols2tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z2, Z2
-	VADDPS 128(DX), Z4, Z4
-	VADDPS 192(DX), Z6, Z6
-	VADDPS 256(DX), Z8, Z8
-	VADDPS 320(DX), Z10, Z10
-	VADDPS 384(DX), Z12, Z12
-	VADDPS 448(DX), Z14, Z14
-	ADDQ R12, DX
-	VADDPS (DX), Z1, Z1
-	VADDPS 64(DX), Z3, Z3
-	VADDPS 128(DX), Z5, Z5
-	VADDPS 192(DX), Z7, Z7
-	VADDPS 256(DX), Z9, Z9
-	VADDPS 320(DX), Z11, Z11
-	VADDPS 384(DX), Z13, Z13
-	VADDPS 448(DX), Z15, Z15
-cols2tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z2, 64(DX)
-	VMOVUPS Z4, 128(DX)
-	VMOVUPS Z6, 192(DX)
-	VMOVUPS Z8, 256(DX)
-	VMOVUPS Z10, 320(DX)
-	VMOVUPS Z12, 384(DX)
-	VMOVUPS Z14, 448(DX)
-	ADDQ R12, DX
-	VMOVUPS Z1, (DX)
-	VMOVUPS Z3, 64(DX)
-	VMOVUPS Z5, 128(DX)
-	VMOVUPS Z7, 192(DX)
-	VMOVUPS Z9, 256(DX)
-	VMOVUPS Z11, 320(DX)
-	VMOVUPS Z13, 384(DX)
-	VMOVUPS Z15, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols2tiles8
-cols2tiles8end:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
@@ -4396,6 +4810,8 @@ cols2tiles4:
 	JMP cols2tiles4go
 cols2tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z2
 	VMOVUPS 128(DX), Z4
@@ -4406,17 +4822,47 @@ cols2tiles4load:
 	VMOVUPS 128(DX), Z5
 	VMOVUPS 192(DX), Z7
 cols2tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols2tiles4addressed
+cols2tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles4odd
+	XORQ R12, R12
+cols2tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles4first
+	MOVQ (CX)(R12*8), CX
+cols2tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
-	VCVTPH2PS (AX), Z8
-	VCVTPH2PS (AX)(R9*1), Z9
-	VCVTPH2PS (AX)(R9*2), Z10
-	VCVTPH2PS (AX)(BX*1), Z11
+	VCVTPH2PS (AX)(CX*1), Z8
+	VCVTPH2PS (BX)(CX*1), Z9
+	VCVTPH2PS (SI)(CX*1), Z10
+	VCVTPH2PS (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -4427,10 +4873,10 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	VCVTPH2PS 32(AX), Z8
-	VCVTPH2PS 32(AX)(R9*1), Z9
-	VCVTPH2PS 32(AX)(R9*2), Z10
-	VCVTPH2PS 32(AX)(BX*1), Z11
+	VCVTPH2PS 32(AX)(CX*1), Z8
+	VCVTPH2PS 32(BX)(CX*1), Z9
+	VCVTPH2PS 32(SI)(CX*1), Z10
+	VCVTPH2PS 32(R9)(CX*1), Z11
 	VBROADCASTSS 8(DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -4441,18 +4887,17 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles4pair
+	CMPQ CX, R13
+	JNE cols2tiles4pair
 cols2tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles4store
-	VCVTPH2PS (AX), Z8
-	VCVTPH2PS (AX)(R9*1), Z9
-	VCVTPH2PS (AX)(R9*2), Z10
-	VCVTPH2PS (AX)(BX*1), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles4next
+	VCVTPH2PS (AX)(CX*1), Z8
+	VCVTPH2PS (BX)(CX*1), Z9
+	VCVTPH2PS (SI)(CX*1), Z10
+	VCVTPH2PS (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -4463,10 +4908,16 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-cols2tiles4store:
+	ADDQ $8, DX
+cols2tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z2, Z2
 	VADDPS 128(DX), Z4, Z4
@@ -4478,6 +4929,8 @@ cols2tiles4store:
 	VADDPS 192(DX), Z7, Z7
 cols2tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z2, 64(DX)
 	VMOVUPS Z4, 128(DX)
@@ -4488,11 +4941,117 @@ cols2tiles4set:
 	VMOVUPS Z5, 128(DX)
 	VMOVUPS Z7, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols2tiles4
 cols2tiles4end:
+cols2tiles2:
+	CMPQ R11, $2
+	JLT cols2tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols2tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z2, Z2, Z2
+	VPXORD Z1, Z1, Z1
+	VPXORD Z3, Z3, Z3
+	JMP cols2tiles2go
+cols2tiles2load:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z2
+	ADDQ R12, DX
+	VMOVUPS (DX), Z1
+	VMOVUPS 64(DX), Z3
+cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
+	PCALIGN $32
+cols2tiles2pair:
+	VCVTPH2PS (AX)(CX*1), Z4
+	VCVTPH2PS (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	VCVTPH2PS 32(AX)(CX*1), Z4
+	VCVTPH2PS 32(BX)(CX*1), Z5
+	VBROADCASTSS 8(DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 12(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $64, CX
+	ADDQ $16, DX
+	CMPQ CX, R13
+	JNE cols2tiles2pair
+cols2tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VCVTPH2PS (AX)(CX*1), Z4
+	VCVTPH2PS (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols2tiles2set
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z2, Z2
+	ADDQ R12, DX
+	VADDPS (DX), Z1, Z1
+	VADDPS 64(DX), Z3, Z3
+cols2tiles2set:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z2, 64(DX)
+	ADDQ R12, DX
+	VMOVUPS Z1, (DX)
+	VMOVUPS Z3, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols2tiles2
+cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
@@ -4503,49 +5062,74 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VCVTPH2PS (AX), Z2
+	VCVTPH2PS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	VCVTPH2PS 32(AX), Z2
+	VCVTPH2PS 32(AX)(CX*1), Z2
 	VFMADD231PS.BCST 8(DX), Z2, Z0
 	VFMADD231PS.BCST 12(DX), Z2, Z1
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VCVTPH2PS (AX), Z2
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VCVTPH2PS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -4572,6 +5156,8 @@ cols3tiles4:
 	JMP cols3tiles4go
 cols3tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z3
 	VMOVUPS 128(DX), Z6
@@ -4587,17 +5173,47 @@ cols3tiles4load:
 	VMOVUPS 128(DX), Z8
 	VMOVUPS 192(DX), Z11
 cols3tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols3tiles4addressed
+cols3tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles4odd
+	XORQ R12, R12
+cols3tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles4first
+	MOVQ (CX)(R12*8), CX
+cols3tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
-	VCVTPH2PS (AX), Z12
-	VCVTPH2PS (AX)(R9*1), Z13
-	VCVTPH2PS (AX)(R9*2), Z14
-	VCVTPH2PS (AX)(BX*1), Z15
+	VCVTPH2PS (AX)(CX*1), Z12
+	VCVTPH2PS (BX)(CX*1), Z13
+	VCVTPH2PS (SI)(CX*1), Z14
+	VCVTPH2PS (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -4613,10 +5229,10 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	VCVTPH2PS 32(AX), Z12
-	VCVTPH2PS 32(AX)(R9*1), Z13
-	VCVTPH2PS 32(AX)(R9*2), Z14
-	VCVTPH2PS 32(AX)(BX*1), Z15
+	VCVTPH2PS 32(AX)(CX*1), Z12
+	VCVTPH2PS 32(BX)(CX*1), Z13
+	VCVTPH2PS 32(SI)(CX*1), Z14
+	VCVTPH2PS 32(R9)(CX*1), Z15
 	VBROADCASTSS 12(DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -4632,18 +5248,17 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles4pair
+	CMPQ CX, R13
+	JNE cols3tiles4pair
 cols3tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles4store
-	VCVTPH2PS (AX), Z12
-	VCVTPH2PS (AX)(R9*1), Z13
-	VCVTPH2PS (AX)(R9*2), Z14
-	VCVTPH2PS (AX)(BX*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles4next
+	VCVTPH2PS (AX)(CX*1), Z12
+	VCVTPH2PS (BX)(CX*1), Z13
+	VCVTPH2PS (SI)(CX*1), Z14
+	VCVTPH2PS (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -4659,10 +5274,16 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-cols3tiles4store:
+	ADDQ $12, DX
+cols3tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z3, Z3
 	VADDPS 128(DX), Z6, Z6
@@ -4679,6 +5300,8 @@ cols3tiles4store:
 	VADDPS 192(DX), Z11, Z11
 cols3tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z3, 64(DX)
 	VMOVUPS Z6, 128(DX)
@@ -4694,8 +5317,6 @@ cols3tiles4set:
 	VMOVUPS Z8, 128(DX)
 	VMOVUPS Z11, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols3tiles4
 cols3tiles4end:
@@ -4710,43 +5331,68 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 	ADDQ R12, DX
 	VMOVUPS (DX), Z2
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VCVTPH2PS (AX), Z3
+	VCVTPH2PS (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	VCVTPH2PS 32(AX), Z3
+	VCVTPH2PS 32(AX)(CX*1), Z3
 	VFMADD231PS.BCST 12(DX), Z3, Z0
 	VFMADD231PS.BCST 16(DX), Z3, Z1
 	VFMADD231PS.BCST 20(DX), Z3, Z2
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VCVTPH2PS (AX), Z3
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VCVTPH2PS (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -4754,14 +5400,14 @@ cols3tiles1store:
 	VADDPS (DX), Z2, Z2
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z2, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -4792,6 +5438,8 @@ cols4tiles4:
 	JMP cols4tiles4go
 cols4tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z4
 	VMOVUPS 128(DX), Z8
@@ -4812,17 +5460,47 @@ cols4tiles4load:
 	VMOVUPS 128(DX), Z11
 	VMOVUPS 192(DX), Z15
 cols4tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols4tiles4addressed
+cols4tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles4odd
+	XORQ R12, R12
+cols4tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles4first
+	MOVQ (CX)(R12*8), CX
+cols4tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
-	VCVTPH2PS (AX)(R9*2), Z18
-	VCVTPH2PS (AX)(BX*1), Z19
+	VCVTPH2PS (AX)(CX*1), Z16
+	VCVTPH2PS (BX)(CX*1), Z17
+	VCVTPH2PS (SI)(CX*1), Z18
+	VCVTPH2PS (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -4843,10 +5521,10 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	VCVTPH2PS 32(AX), Z16
-	VCVTPH2PS 32(AX)(R9*1), Z17
-	VCVTPH2PS 32(AX)(R9*2), Z18
-	VCVTPH2PS 32(AX)(BX*1), Z19
+	VCVTPH2PS 32(AX)(CX*1), Z16
+	VCVTPH2PS 32(BX)(CX*1), Z17
+	VCVTPH2PS 32(SI)(CX*1), Z18
+	VCVTPH2PS 32(R9)(CX*1), Z19
 	VBROADCASTSS 16(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -4867,18 +5545,17 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles4pair
+	CMPQ CX, R13
+	JNE cols4tiles4pair
 cols4tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles4store
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
-	VCVTPH2PS (AX)(R9*2), Z18
-	VCVTPH2PS (AX)(BX*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles4next
+	VCVTPH2PS (AX)(CX*1), Z16
+	VCVTPH2PS (BX)(CX*1), Z17
+	VCVTPH2PS (SI)(CX*1), Z18
+	VCVTPH2PS (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -4899,10 +5576,16 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-cols4tiles4store:
+	ADDQ $16, DX
+cols4tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z4, Z4
 	VADDPS 128(DX), Z8, Z8
@@ -4924,6 +5607,8 @@ cols4tiles4store:
 	VADDPS 192(DX), Z15, Z15
 cols4tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z4, 64(DX)
 	VMOVUPS Z8, 128(DX)
@@ -4944,8 +5629,6 @@ cols4tiles4set:
 	VMOVUPS Z11, 128(DX)
 	VMOVUPS Z15, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols4tiles4
 cols4tiles4end:
@@ -4961,6 +5644,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -4969,40 +5654,63 @@ cols4tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z3
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VCVTPH2PS (AX), Z4
+	VCVTPH2PS (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	VCVTPH2PS 32(AX), Z4
+	VCVTPH2PS 32(AX)(CX*1), Z4
 	VFMADD231PS.BCST 16(DX), Z4, Z0
 	VFMADD231PS.BCST 20(DX), Z4, Z1
 	VFMADD231PS.BCST 24(DX), Z4, Z2
 	VFMADD231PS.BCST 28(DX), Z4, Z3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VCVTPH2PS (AX), Z4
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VCVTPH2PS (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -5012,6 +5720,8 @@ cols4tiles1store:
 	VADDPS (DX), Z3, Z3
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -5020,8 +5730,6 @@ cols4tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z3, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -5056,6 +5764,8 @@ cols5tiles4:
 	JMP cols5tiles4go
 cols5tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z5
 	VMOVUPS 128(DX), Z10
@@ -5081,17 +5791,47 @@ cols5tiles4load:
 	VMOVUPS 128(DX), Z14
 	VMOVUPS 192(DX), Z19
 cols5tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols5tiles4addressed
+cols5tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles4odd
+	XORQ R12, R12
+cols5tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles4first
+	MOVQ (CX)(R12*8), CX
+cols5tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
-	VCVTPH2PS (AX), Z20
-	VCVTPH2PS (AX)(R9*1), Z21
-	VCVTPH2PS (AX)(R9*2), Z22
-	VCVTPH2PS (AX)(BX*1), Z23
+	VCVTPH2PS (AX)(CX*1), Z20
+	VCVTPH2PS (BX)(CX*1), Z21
+	VCVTPH2PS (SI)(CX*1), Z22
+	VCVTPH2PS (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -5117,10 +5857,10 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	VCVTPH2PS 32(AX), Z20
-	VCVTPH2PS 32(AX)(R9*1), Z21
-	VCVTPH2PS 32(AX)(R9*2), Z22
-	VCVTPH2PS 32(AX)(BX*1), Z23
+	VCVTPH2PS 32(AX)(CX*1), Z20
+	VCVTPH2PS 32(BX)(CX*1), Z21
+	VCVTPH2PS 32(SI)(CX*1), Z22
+	VCVTPH2PS 32(R9)(CX*1), Z23
 	VBROADCASTSS 20(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -5146,18 +5886,17 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles4pair
+	CMPQ CX, R13
+	JNE cols5tiles4pair
 cols5tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles4store
-	VCVTPH2PS (AX), Z20
-	VCVTPH2PS (AX)(R9*1), Z21
-	VCVTPH2PS (AX)(R9*2), Z22
-	VCVTPH2PS (AX)(BX*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles4next
+	VCVTPH2PS (AX)(CX*1), Z20
+	VCVTPH2PS (BX)(CX*1), Z21
+	VCVTPH2PS (SI)(CX*1), Z22
+	VCVTPH2PS (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -5183,10 +5922,16 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-cols5tiles4store:
+	ADDQ $20, DX
+cols5tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z5, Z5
 	VADDPS 128(DX), Z10, Z10
@@ -5213,6 +5958,8 @@ cols5tiles4store:
 	VADDPS 192(DX), Z19, Z19
 cols5tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z5, 64(DX)
 	VMOVUPS Z10, 128(DX)
@@ -5238,8 +5985,6 @@ cols5tiles4set:
 	VMOVUPS Z14, 128(DX)
 	VMOVUPS Z19, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols5tiles4
 cols5tiles4end:
@@ -5256,6 +6001,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -5266,43 +6013,66 @@ cols5tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z4
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VCVTPH2PS (AX), Z5
+	VCVTPH2PS (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	VCVTPH2PS 32(AX), Z5
+	VCVTPH2PS 32(AX)(CX*1), Z5
 	VFMADD231PS.BCST 20(DX), Z5, Z0
 	VFMADD231PS.BCST 24(DX), Z5, Z1
 	VFMADD231PS.BCST 28(DX), Z5, Z2
 	VFMADD231PS.BCST 32(DX), Z5, Z3
 	VFMADD231PS.BCST 36(DX), Z5, Z4
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VCVTPH2PS (AX), Z5
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VCVTPH2PS (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -5314,6 +6084,8 @@ cols5tiles1store:
 	VADDPS (DX), Z4, Z4
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -5324,8 +6096,6 @@ cols5tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z4, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -5364,6 +6134,8 @@ cols6tiles4:
 	JMP cols6tiles4go
 cols6tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z6
 	VMOVUPS 128(DX), Z12
@@ -5394,17 +6166,47 @@ cols6tiles4load:
 	VMOVUPS 128(DX), Z17
 	VMOVUPS 192(DX), Z23
 cols6tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols6tiles4addressed
+cols6tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles4odd
+	XORQ R12, R12
+cols6tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles4first
+	MOVQ (CX)(R12*8), CX
+cols6tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
-	VCVTPH2PS (AX), Z24
-	VCVTPH2PS (AX)(R9*1), Z25
-	VCVTPH2PS (AX)(R9*2), Z26
-	VCVTPH2PS (AX)(BX*1), Z27
+	VCVTPH2PS (AX)(CX*1), Z24
+	VCVTPH2PS (BX)(CX*1), Z25
+	VCVTPH2PS (SI)(CX*1), Z26
+	VCVTPH2PS (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -5435,10 +6237,10 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	VCVTPH2PS 32(AX), Z24
-	VCVTPH2PS 32(AX)(R9*1), Z25
-	VCVTPH2PS 32(AX)(R9*2), Z26
-	VCVTPH2PS 32(AX)(BX*1), Z27
+	VCVTPH2PS 32(AX)(CX*1), Z24
+	VCVTPH2PS 32(BX)(CX*1), Z25
+	VCVTPH2PS 32(SI)(CX*1), Z26
+	VCVTPH2PS 32(R9)(CX*1), Z27
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -5469,18 +6271,17 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles4pair
+	CMPQ CX, R13
+	JNE cols6tiles4pair
 cols6tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles4store
-	VCVTPH2PS (AX), Z24
-	VCVTPH2PS (AX)(R9*1), Z25
-	VCVTPH2PS (AX)(R9*2), Z26
-	VCVTPH2PS (AX)(BX*1), Z27
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles4next
+	VCVTPH2PS (AX)(CX*1), Z24
+	VCVTPH2PS (BX)(CX*1), Z25
+	VCVTPH2PS (SI)(CX*1), Z26
+	VCVTPH2PS (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -5511,10 +6312,16 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-cols6tiles4store:
+	ADDQ $24, DX
+cols6tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z6, Z6
 	VADDPS 128(DX), Z12, Z12
@@ -5546,6 +6353,8 @@ cols6tiles4store:
 	VADDPS 192(DX), Z23, Z23
 cols6tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z6, 64(DX)
 	VMOVUPS Z12, 128(DX)
@@ -5576,8 +6385,6 @@ cols6tiles4set:
 	VMOVUPS Z17, 128(DX)
 	VMOVUPS Z23, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols6tiles4
 cols6tiles4end:
@@ -5595,6 +6402,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -5607,46 +6416,69 @@ cols6tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z5
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VCVTPH2PS (AX), Z6
+	VCVTPH2PS (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	VCVTPH2PS 32(AX), Z6
+	VCVTPH2PS 32(AX)(CX*1), Z6
 	VFMADD231PS.BCST 24(DX), Z6, Z0
 	VFMADD231PS.BCST 28(DX), Z6, Z1
 	VFMADD231PS.BCST 32(DX), Z6, Z2
 	VFMADD231PS.BCST 36(DX), Z6, Z3
 	VFMADD231PS.BCST 40(DX), Z6, Z4
 	VFMADD231PS.BCST 44(DX), Z6, Z5
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VCVTPH2PS (AX), Z6
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VCVTPH2PS (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -5660,6 +6492,8 @@ cols6tiles1store:
 	VADDPS (DX), Z5, Z5
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -5672,8 +6506,6 @@ cols6tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z5, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:
@@ -5702,6 +6534,8 @@ cols7tiles2:
 	JMP cols7tiles2go
 cols7tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z7
 	ADDQ R12, DX
@@ -5723,15 +6557,37 @@ cols7tiles2load:
 	VMOVUPS (DX), Z6
 	VMOVUPS 64(DX), Z13
 cols7tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols7tiles2addressed
+cols7tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles2odd
+	XORQ R12, R12
+cols7tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles2first
+	MOVQ (CX)(R12*8), CX
+cols7tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
-	VCVTPH2PS (AX), Z14
-	VCVTPH2PS (AX)(R9*1), Z15
+	VCVTPH2PS (AX)(CX*1), Z14
+	VCVTPH2PS (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -5753,8 +6609,8 @@ cols7tiles2pair:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	VCVTPH2PS 32(AX), Z14
-	VCVTPH2PS 32(AX)(R9*1), Z15
+	VCVTPH2PS 32(AX)(CX*1), Z14
+	VCVTPH2PS 32(BX)(CX*1), Z15
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -5776,16 +6632,15 @@ cols7tiles2pair:
 	VBROADCASTSS 52(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles2pair
+	CMPQ CX, R13
+	JNE cols7tiles2pair
 cols7tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles2store
-	VCVTPH2PS (AX), Z14
-	VCVTPH2PS (AX)(R9*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles2next
+	VCVTPH2PS (AX)(CX*1), Z14
+	VCVTPH2PS (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -5807,10 +6662,16 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-cols7tiles2store:
+	ADDQ $28, DX
+cols7tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z7, Z7
 	ADDQ R12, DX
@@ -5833,6 +6694,8 @@ cols7tiles2store:
 	VADDPS 64(DX), Z13, Z13
 cols7tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z7, 64(DX)
 	ADDQ R12, DX
@@ -5854,8 +6717,6 @@ cols7tiles2set:
 	VMOVUPS Z6, (DX)
 	VMOVUPS Z13, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols7tiles2
 cols7tiles2end:
@@ -5874,6 +6735,8 @@ cols7tiles1:
 	JMP cols7tiles1go
 cols7tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -5888,14 +6751,32 @@ cols7tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z6
 cols7tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols7tiles1addressed
+cols7tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles1odd
+	XORQ R12, R12
+cols7tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles1first
+	MOVQ (CX)(R12*8), CX
+cols7tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
-	VCVTPH2PS (AX), Z7
+	VCVTPH2PS (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -5903,7 +6784,7 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	VCVTPH2PS 32(AX), Z7
+	VCVTPH2PS 32(AX)(CX*1), Z7
 	VFMADD231PS.BCST 28(DX), Z7, Z0
 	VFMADD231PS.BCST 32(DX), Z7, Z1
 	VFMADD231PS.BCST 36(DX), Z7, Z2
@@ -5911,15 +6792,14 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 44(DX), Z7, Z4
 	VFMADD231PS.BCST 48(DX), Z7, Z5
 	VFMADD231PS.BCST 52(DX), Z7, Z6
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles1pair
+	CMPQ CX, R13
+	JNE cols7tiles1pair
 cols7tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles1store
-	VCVTPH2PS (AX), Z7
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles1next
+	VCVTPH2PS (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -5927,10 +6807,16 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-cols7tiles1store:
+	ADDQ $28, DX
+cols7tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -5946,6 +6832,8 @@ cols7tiles1store:
 	VADDPS (DX), Z6, Z6
 cols7tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -5960,8 +6848,6 @@ cols7tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z6, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols7tiles1
 cols7tiles1end:
@@ -5992,6 +6878,8 @@ cols8tiles2:
 	JMP cols8tiles2go
 cols8tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z8
 	ADDQ R12, DX
@@ -6016,15 +6904,37 @@ cols8tiles2load:
 	VMOVUPS (DX), Z7
 	VMOVUPS 64(DX), Z15
 cols8tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols8tiles2addressed
+cols8tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles2odd
+	XORQ R12, R12
+cols8tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles2first
+	MOVQ (CX)(R12*8), CX
+cols8tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
+	VCVTPH2PS (AX)(CX*1), Z16
+	VCVTPH2PS (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -6049,8 +6959,8 @@ cols8tiles2pair:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	VCVTPH2PS 32(AX), Z16
-	VCVTPH2PS 32(AX)(R9*1), Z17
+	VCVTPH2PS 32(AX)(CX*1), Z16
+	VCVTPH2PS 32(BX)(CX*1), Z17
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -6075,16 +6985,15 @@ cols8tiles2pair:
 	VBROADCASTSS 60(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles2pair
+	CMPQ CX, R13
+	JNE cols8tiles2pair
 cols8tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles2store
-	VCVTPH2PS (AX), Z16
-	VCVTPH2PS (AX)(R9*1), Z17
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles2next
+	VCVTPH2PS (AX)(CX*1), Z16
+	VCVTPH2PS (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -6109,10 +7018,16 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-cols8tiles2store:
+	ADDQ $32, DX
+cols8tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z8, Z8
 	ADDQ R12, DX
@@ -6138,6 +7053,8 @@ cols8tiles2store:
 	VADDPS 64(DX), Z15, Z15
 cols8tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z8, 64(DX)
 	ADDQ R12, DX
@@ -6162,8 +7079,6 @@ cols8tiles2set:
 	VMOVUPS Z7, (DX)
 	VMOVUPS Z15, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols8tiles2
 cols8tiles2end:
@@ -6183,6 +7098,8 @@ cols8tiles1:
 	JMP cols8tiles1go
 cols8tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -6199,14 +7116,32 @@ cols8tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z7
 cols8tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols8tiles1addressed
+cols8tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles1odd
+	XORQ R12, R12
+cols8tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles1first
+	MOVQ (CX)(R12*8), CX
+cols8tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
-	VCVTPH2PS (AX), Z8
+	VCVTPH2PS (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -6215,7 +7150,7 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	VCVTPH2PS 32(AX), Z8
+	VCVTPH2PS 32(AX)(CX*1), Z8
 	VFMADD231PS.BCST 32(DX), Z8, Z0
 	VFMADD231PS.BCST 36(DX), Z8, Z1
 	VFMADD231PS.BCST 40(DX), Z8, Z2
@@ -6224,15 +7159,14 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 52(DX), Z8, Z5
 	VFMADD231PS.BCST 56(DX), Z8, Z6
 	VFMADD231PS.BCST 60(DX), Z8, Z7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles1pair
+	CMPQ CX, R13
+	JNE cols8tiles1pair
 cols8tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles1store
-	VCVTPH2PS (AX), Z8
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles1next
+	VCVTPH2PS (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -6241,10 +7175,16 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-cols8tiles1store:
+	ADDQ $32, DX
+cols8tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -6262,6 +7202,8 @@ cols8tiles1store:
 	VADDPS (DX), Z7, Z7
 cols8tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -6278,8 +7220,6 @@ cols8tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z7, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols8tiles1
 cols8tiles1end:
@@ -6312,6 +7252,8 @@ cols9tiles2:
 	JMP cols9tiles2go
 cols9tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z9
 	ADDQ R12, DX
@@ -6339,15 +7281,37 @@ cols9tiles2load:
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z17
 cols9tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols9tiles2addressed
+cols9tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles2odd
+	XORQ R12, R12
+cols9tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles2first
+	MOVQ (CX)(R12*8), CX
+cols9tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
-	VCVTPH2PS (AX), Z18
-	VCVTPH2PS (AX)(R9*1), Z19
+	VCVTPH2PS (AX)(CX*1), Z18
+	VCVTPH2PS (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -6375,8 +7339,8 @@ cols9tiles2pair:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	VCVTPH2PS 32(AX), Z18
-	VCVTPH2PS 32(AX)(R9*1), Z19
+	VCVTPH2PS 32(AX)(CX*1), Z18
+	VCVTPH2PS 32(BX)(CX*1), Z19
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -6404,16 +7368,15 @@ cols9tiles2pair:
 	VBROADCASTSS 68(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles2pair
+	CMPQ CX, R13
+	JNE cols9tiles2pair
 cols9tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles2store
-	VCVTPH2PS (AX), Z18
-	VCVTPH2PS (AX)(R9*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles2next
+	VCVTPH2PS (AX)(CX*1), Z18
+	VCVTPH2PS (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -6441,10 +7404,16 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-cols9tiles2store:
+	ADDQ $36, DX
+cols9tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z9, Z9
 	ADDQ R12, DX
@@ -6473,6 +7442,8 @@ cols9tiles2store:
 	VADDPS 64(DX), Z17, Z17
 cols9tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z9, 64(DX)
 	ADDQ R12, DX
@@ -6500,8 +7471,6 @@ cols9tiles2set:
 	VMOVUPS Z8, (DX)
 	VMOVUPS Z17, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols9tiles2
 cols9tiles2end:
@@ -6522,6 +7491,8 @@ cols9tiles1:
 	JMP cols9tiles1go
 cols9tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -6540,14 +7511,32 @@ cols9tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z8
 cols9tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols9tiles1addressed
+cols9tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles1odd
+	XORQ R12, R12
+cols9tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles1first
+	MOVQ (CX)(R12*8), CX
+cols9tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
-	VCVTPH2PS (AX), Z9
+	VCVTPH2PS (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -6557,7 +7546,7 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	VCVTPH2PS 32(AX), Z9
+	VCVTPH2PS 32(AX)(CX*1), Z9
 	VFMADD231PS.BCST 36(DX), Z9, Z0
 	VFMADD231PS.BCST 40(DX), Z9, Z1
 	VFMADD231PS.BCST 44(DX), Z9, Z2
@@ -6567,15 +7556,14 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 60(DX), Z9, Z6
 	VFMADD231PS.BCST 64(DX), Z9, Z7
 	VFMADD231PS.BCST 68(DX), Z9, Z8
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles1pair
+	CMPQ CX, R13
+	JNE cols9tiles1pair
 cols9tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles1store
-	VCVTPH2PS (AX), Z9
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles1next
+	VCVTPH2PS (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -6585,10 +7573,16 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-cols9tiles1store:
+	ADDQ $36, DX
+cols9tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -6608,6 +7602,8 @@ cols9tiles1store:
 	VADDPS (DX), Z8, Z8
 cols9tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -6626,8 +7622,6 @@ cols9tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z8, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols9tiles1
 cols9tiles1end:
@@ -6662,6 +7656,8 @@ cols10tiles2:
 	JMP cols10tiles2go
 cols10tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z10
 	ADDQ R12, DX
@@ -6692,15 +7688,37 @@ cols10tiles2load:
 	VMOVUPS (DX), Z9
 	VMOVUPS 64(DX), Z19
 cols10tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols10tiles2addressed
+cols10tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles2odd
+	XORQ R12, R12
+cols10tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles2first
+	MOVQ (CX)(R12*8), CX
+cols10tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
-	VCVTPH2PS (AX), Z20
-	VCVTPH2PS (AX)(R9*1), Z21
+	VCVTPH2PS (AX)(CX*1), Z20
+	VCVTPH2PS (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -6731,8 +7749,8 @@ cols10tiles2pair:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	VCVTPH2PS 32(AX), Z20
-	VCVTPH2PS 32(AX)(R9*1), Z21
+	VCVTPH2PS 32(AX)(CX*1), Z20
+	VCVTPH2PS 32(BX)(CX*1), Z21
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -6763,16 +7781,15 @@ cols10tiles2pair:
 	VBROADCASTSS 76(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles2pair
+	CMPQ CX, R13
+	JNE cols10tiles2pair
 cols10tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles2store
-	VCVTPH2PS (AX), Z20
-	VCVTPH2PS (AX)(R9*1), Z21
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles2next
+	VCVTPH2PS (AX)(CX*1), Z20
+	VCVTPH2PS (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -6803,10 +7820,16 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-cols10tiles2store:
+	ADDQ $40, DX
+cols10tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z10, Z10
 	ADDQ R12, DX
@@ -6838,6 +7861,8 @@ cols10tiles2store:
 	VADDPS 64(DX), Z19, Z19
 cols10tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z10, 64(DX)
 	ADDQ R12, DX
@@ -6868,8 +7893,6 @@ cols10tiles2set:
 	VMOVUPS Z9, (DX)
 	VMOVUPS Z19, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols10tiles2
 cols10tiles2end:
@@ -6891,6 +7914,8 @@ cols10tiles1:
 	JMP cols10tiles1go
 cols10tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -6911,14 +7936,32 @@ cols10tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z9
 cols10tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols10tiles1addressed
+cols10tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles1odd
+	XORQ R12, R12
+cols10tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles1first
+	MOVQ (CX)(R12*8), CX
+cols10tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
-	VCVTPH2PS (AX), Z10
+	VCVTPH2PS (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -6929,7 +7972,7 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	VCVTPH2PS 32(AX), Z10
+	VCVTPH2PS 32(AX)(CX*1), Z10
 	VFMADD231PS.BCST 40(DX), Z10, Z0
 	VFMADD231PS.BCST 44(DX), Z10, Z1
 	VFMADD231PS.BCST 48(DX), Z10, Z2
@@ -6940,15 +7983,14 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 68(DX), Z10, Z7
 	VFMADD231PS.BCST 72(DX), Z10, Z8
 	VFMADD231PS.BCST 76(DX), Z10, Z9
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles1pair
+	CMPQ CX, R13
+	JNE cols10tiles1pair
 cols10tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles1store
-	VCVTPH2PS (AX), Z10
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles1next
+	VCVTPH2PS (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -6959,10 +8001,16 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-cols10tiles1store:
+	ADDQ $40, DX
+cols10tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -6984,6 +8032,8 @@ cols10tiles1store:
 	VADDPS (DX), Z9, Z9
 cols10tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -7004,8 +8054,6 @@ cols10tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z9, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols10tiles1
 cols10tiles1end:
@@ -7042,6 +8090,8 @@ cols11tiles2:
 	JMP cols11tiles2go
 cols11tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z11
 	ADDQ R12, DX
@@ -7075,15 +8125,37 @@ cols11tiles2load:
 	VMOVUPS (DX), Z10
 	VMOVUPS 64(DX), Z21
 cols11tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols11tiles2addressed
+cols11tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles2odd
+	XORQ R12, R12
+cols11tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles2first
+	MOVQ (CX)(R12*8), CX
+cols11tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
-	VCVTPH2PS (AX), Z22
-	VCVTPH2PS (AX)(R9*1), Z23
+	VCVTPH2PS (AX)(CX*1), Z22
+	VCVTPH2PS (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -7117,8 +8189,8 @@ cols11tiles2pair:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	VCVTPH2PS 32(AX), Z22
-	VCVTPH2PS 32(AX)(R9*1), Z23
+	VCVTPH2PS 32(AX)(CX*1), Z22
+	VCVTPH2PS 32(BX)(CX*1), Z23
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -7152,16 +8224,15 @@ cols11tiles2pair:
 	VBROADCASTSS 84(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles2pair
+	CMPQ CX, R13
+	JNE cols11tiles2pair
 cols11tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles2store
-	VCVTPH2PS (AX), Z22
-	VCVTPH2PS (AX)(R9*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles2next
+	VCVTPH2PS (AX)(CX*1), Z22
+	VCVTPH2PS (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -7195,10 +8266,16 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-cols11tiles2store:
+	ADDQ $44, DX
+cols11tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z11, Z11
 	ADDQ R12, DX
@@ -7233,6 +8310,8 @@ cols11tiles2store:
 	VADDPS 64(DX), Z21, Z21
 cols11tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z11, 64(DX)
 	ADDQ R12, DX
@@ -7266,8 +8345,6 @@ cols11tiles2set:
 	VMOVUPS Z10, (DX)
 	VMOVUPS Z21, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols11tiles2
 cols11tiles2end:
@@ -7290,6 +8367,8 @@ cols11tiles1:
 	JMP cols11tiles1go
 cols11tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -7312,14 +8391,32 @@ cols11tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z10
 cols11tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols11tiles1addressed
+cols11tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles1odd
+	XORQ R12, R12
+cols11tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles1first
+	MOVQ (CX)(R12*8), CX
+cols11tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
-	VCVTPH2PS (AX), Z11
+	VCVTPH2PS (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -7331,7 +8428,7 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	VCVTPH2PS 32(AX), Z11
+	VCVTPH2PS 32(AX)(CX*1), Z11
 	VFMADD231PS.BCST 44(DX), Z11, Z0
 	VFMADD231PS.BCST 48(DX), Z11, Z1
 	VFMADD231PS.BCST 52(DX), Z11, Z2
@@ -7343,15 +8440,14 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 76(DX), Z11, Z8
 	VFMADD231PS.BCST 80(DX), Z11, Z9
 	VFMADD231PS.BCST 84(DX), Z11, Z10
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles1pair
+	CMPQ CX, R13
+	JNE cols11tiles1pair
 cols11tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles1store
-	VCVTPH2PS (AX), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles1next
+	VCVTPH2PS (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -7363,10 +8459,16 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-cols11tiles1store:
+	ADDQ $44, DX
+cols11tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -7390,6 +8492,8 @@ cols11tiles1store:
 	VADDPS (DX), Z10, Z10
 cols11tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -7412,8 +8516,6 @@ cols11tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z10, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols11tiles1
 cols11tiles1end:
@@ -7452,6 +8554,8 @@ cols12tiles2:
 	JMP cols12tiles2go
 cols12tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z12
 	ADDQ R12, DX
@@ -7488,15 +8592,37 @@ cols12tiles2load:
 	VMOVUPS (DX), Z11
 	VMOVUPS 64(DX), Z23
 cols12tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols12tiles2addressed
+cols12tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles2odd
+	XORQ R12, R12
+cols12tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles2first
+	MOVQ (CX)(R12*8), CX
+cols12tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
-	VCVTPH2PS (AX), Z24
-	VCVTPH2PS (AX)(R9*1), Z25
+	VCVTPH2PS (AX)(CX*1), Z24
+	VCVTPH2PS (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -7533,8 +8659,8 @@ cols12tiles2pair:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	VCVTPH2PS 32(AX), Z24
-	VCVTPH2PS 32(AX)(R9*1), Z25
+	VCVTPH2PS 32(AX)(CX*1), Z24
+	VCVTPH2PS 32(BX)(CX*1), Z25
 	VBROADCASTSS 48(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -7571,16 +8697,15 @@ cols12tiles2pair:
 	VBROADCASTSS 92(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles2pair
+	CMPQ CX, R13
+	JNE cols12tiles2pair
 cols12tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles2store
-	VCVTPH2PS (AX), Z24
-	VCVTPH2PS (AX)(R9*1), Z25
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles2next
+	VCVTPH2PS (AX)(CX*1), Z24
+	VCVTPH2PS (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -7617,10 +8742,16 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-cols12tiles2store:
+	ADDQ $48, DX
+cols12tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z12, Z12
 	ADDQ R12, DX
@@ -7658,6 +8789,8 @@ cols12tiles2store:
 	VADDPS 64(DX), Z23, Z23
 cols12tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z12, 64(DX)
 	ADDQ R12, DX
@@ -7694,8 +8827,6 @@ cols12tiles2set:
 	VMOVUPS Z11, (DX)
 	VMOVUPS Z23, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols12tiles2
 cols12tiles2end:
@@ -7719,6 +8850,8 @@ cols12tiles1:
 	JMP cols12tiles1go
 cols12tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -7743,14 +8876,32 @@ cols12tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z11
 cols12tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols12tiles1addressed
+cols12tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles1odd
+	XORQ R12, R12
+cols12tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles1first
+	MOVQ (CX)(R12*8), CX
+cols12tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
-	VCVTPH2PS (AX), Z12
+	VCVTPH2PS (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -7763,7 +8914,7 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	VCVTPH2PS 32(AX), Z12
+	VCVTPH2PS 32(AX)(CX*1), Z12
 	VFMADD231PS.BCST 48(DX), Z12, Z0
 	VFMADD231PS.BCST 52(DX), Z12, Z1
 	VFMADD231PS.BCST 56(DX), Z12, Z2
@@ -7776,15 +8927,14 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 84(DX), Z12, Z9
 	VFMADD231PS.BCST 88(DX), Z12, Z10
 	VFMADD231PS.BCST 92(DX), Z12, Z11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles1pair
+	CMPQ CX, R13
+	JNE cols12tiles1pair
 cols12tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles1store
-	VCVTPH2PS (AX), Z12
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles1next
+	VCVTPH2PS (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -7797,10 +8947,16 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-cols12tiles1store:
+	ADDQ $48, DX
+cols12tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -7826,6 +8982,8 @@ cols12tiles1store:
 	VADDPS (DX), Z11, Z11
 cols12tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -7850,8 +9008,6 @@ cols12tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z11, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols12tiles1
 cols12tiles1end:
@@ -7862,13 +9018,11 @@ cols12tiles1end:
 TEXT ·gemmBF16AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_TileBytes(DI), R9
+	MOVQ Gemm_Tile(DI), AX
+	TESTQ AX, AX
+	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	LEAQ (R9)(R9*2), BX
-	// the mask of odd columns: the high half of every lane
 	VPTERNLOGD $255, Z31, Z31, Z31
 	VPSLLD $16, Z31, Z31
 	MOVQ Gemm_NR(DI), R13
@@ -7895,127 +9049,6 @@ TEXT ·gemmBF16AVX512(SB), NOSPLIT, $0-8
 	CMPQ R13, $12
 	JEQ cols12
 cols1:
-cols1tiles8:
-	CMPQ R11, $8
-	JLT cols1tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	JMP cols1tiles8go
-cols1tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-	VMOVUPS 256(DX), Z4
-	VMOVUPS 320(DX), Z5
-	VMOVUPS 384(DX), Z6
-	VMOVUPS 448(DX), Z7
-cols1tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles8odd
-	PCALIGN $32
-cols1tiles8pair:
-	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z8
-	VFMADD231PS Z30, Z8, Z0
-	VPSLLD $16, (AX)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z1
-	VPSLLD $16, (AX)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z2
-	VPSLLD $16, (AX)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z3
-	VPSLLD $16, (SI), Z8
-	VFMADD231PS Z30, Z8, Z4
-	VPSLLD $16, (SI)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z5
-	VPSLLD $16, (SI)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z6
-	VPSLLD $16, (SI)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z7
-	VBROADCASTSS 4(DX), Z30
-	VPANDD (AX), Z31, Z8
-	VFMADD231PS Z30, Z8, Z0
-	VPANDD (AX)(R9*1), Z31, Z9
-	VFMADD231PS Z30, Z9, Z1
-	VPANDD (AX)(R9*2), Z31, Z10
-	VFMADD231PS Z30, Z10, Z2
-	VPANDD (AX)(BX*1), Z31, Z11
-	VFMADD231PS Z30, Z11, Z3
-	VPANDD (SI), Z31, Z8
-	VFMADD231PS Z30, Z8, Z4
-	VPANDD (SI)(R9*1), Z31, Z9
-	VFMADD231PS Z30, Z9, Z5
-	VPANDD (SI)(R9*2), Z31, Z10
-	VFMADD231PS Z30, Z10, Z6
-	VPANDD (SI)(BX*1), Z31, Z11
-	VFMADD231PS Z30, Z11, Z7
-	ADDQ $64, AX
-	ADDQ $64, SI
-	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles8pair
-cols1tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles8store
-	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z8
-	VFMADD231PS Z30, Z8, Z0
-	VPSLLD $16, (AX)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z1
-	VPSLLD $16, (AX)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z2
-	VPSLLD $16, (AX)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z3
-	VPSLLD $16, (SI), Z8
-	VFMADD231PS Z30, Z8, Z4
-	VPSLLD $16, (SI)(R9*1), Z9
-	VFMADD231PS Z30, Z9, Z5
-	VPSLLD $16, (SI)(R9*2), Z10
-	VFMADD231PS Z30, Z10, Z6
-	VPSLLD $16, (SI)(BX*1), Z11
-	VFMADD231PS Z30, Z11, Z7
-cols1tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols1tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z1, Z1
-	VADDPS 128(DX), Z2, Z2
-	VADDPS 192(DX), Z3, Z3
-	VADDPS 256(DX), Z4, Z4
-	VADDPS 320(DX), Z5, Z5
-	VADDPS 384(DX), Z6, Z6
-	VADDPS 448(DX), Z7, Z7
-cols1tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z1, 64(DX)
-	VMOVUPS Z2, 128(DX)
-	VMOVUPS Z3, 192(DX)
-	VMOVUPS Z4, 256(DX)
-	VMOVUPS Z5, 320(DX)
-	VMOVUPS Z6, 384(DX)
-	VMOVUPS Z7, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols1tiles8
-cols1tiles8end:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
@@ -8033,49 +9066,82 @@ cols1tiles4load:
 	VMOVUPS 128(DX), Z2
 	VMOVUPS 192(DX), Z3
 cols1tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols1tiles4addressed
+cols1tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles4odd
+	XORQ R12, R12
+cols1tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles4first
+	MOVQ (CX)(R12*8), CX
+cols1tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z4
+	VPSLLD $16, (AX)(CX*1), Z4
 	VFMADD231PS Z30, Z4, Z0
-	VPSLLD $16, (AX)(R9*1), Z5
+	VPSLLD $16, (BX)(CX*1), Z5
 	VFMADD231PS Z30, Z5, Z1
-	VPSLLD $16, (AX)(R9*2), Z6
+	VPSLLD $16, (SI)(CX*1), Z6
 	VFMADD231PS Z30, Z6, Z2
-	VPSLLD $16, (AX)(BX*1), Z7
+	VPSLLD $16, (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
 	VBROADCASTSS 4(DX), Z30
-	VPANDD (AX), Z31, Z4
+	VPANDD (AX)(CX*1), Z31, Z4
 	VFMADD231PS Z30, Z4, Z0
-	VPANDD (AX)(R9*1), Z31, Z5
+	VPANDD (BX)(CX*1), Z31, Z5
 	VFMADD231PS Z30, Z5, Z1
-	VPANDD (AX)(R9*2), Z31, Z6
+	VPANDD (SI)(CX*1), Z31, Z6
 	VFMADD231PS Z30, Z6, Z2
-	VPANDD (AX)(BX*1), Z31, Z7
+	VPANDD (R9)(CX*1), Z31, Z7
 	VFMADD231PS Z30, Z7, Z3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles4pair
+	CMPQ CX, R13
+	JNE cols1tiles4pair
 cols1tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles4store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles4next
 	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z4
+	VPSLLD $16, (AX)(CX*1), Z4
 	VFMADD231PS Z30, Z4, Z0
-	VPSLLD $16, (AX)(R9*1), Z5
+	VPSLLD $16, (BX)(CX*1), Z5
 	VFMADD231PS Z30, Z5, Z1
-	VPSLLD $16, (AX)(R9*2), Z6
+	VPSLLD $16, (SI)(CX*1), Z6
 	VFMADD231PS Z30, Z6, Z2
-	VPSLLD $16, (AX)(BX*1), Z7
+	VPSLLD $16, (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
-cols1tiles4store:
+	ADDQ $4, DX
+cols1tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -8090,11 +9156,91 @@ cols1tiles4set:
 	VMOVUPS Z2, 128(DX)
 	VMOVUPS Z3, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols1tiles4
 cols1tiles4end:
+cols1tiles2:
+	CMPQ R11, $2
+	JLT cols1tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols1tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	JMP cols1tiles2go
+cols1tiles2load:
+	MOVQ R10, DX
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z1
+cols1tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols1tiles2addressed
+cols1tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols1tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles2first
+	MOVQ (CX)(R12*8), CX
+cols1tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles2odd
+	PCALIGN $32
+cols1tiles2pair:
+	VBROADCASTSS (DX), Z30
+	VPSLLD $16, (AX)(CX*1), Z2
+	VFMADD231PS Z30, Z2, Z0
+	VPSLLD $16, (BX)(CX*1), Z3
+	VFMADD231PS Z30, Z3, Z1
+	VBROADCASTSS 4(DX), Z30
+	VPANDD (AX)(CX*1), Z31, Z2
+	VFMADD231PS Z30, Z2, Z0
+	VPANDD (BX)(CX*1), Z31, Z3
+	VFMADD231PS Z30, Z3, Z1
+	ADDQ $64, CX
+	ADDQ $8, DX
+	CMPQ CX, R13
+	JNE cols1tiles2pair
+cols1tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles2next
+	VBROADCASTSS (DX), Z30
+	VPSLLD $16, (AX)(CX*1), Z2
+	VFMADD231PS Z30, Z2, Z0
+	VPSLLD $16, (BX)(CX*1), Z3
+	VFMADD231PS Z30, Z3, Z1
+	ADDQ $4, DX
+cols1tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols1tiles2set
+	MOVQ R10, DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z1, Z1
+cols1tiles2set:
+	MOVQ R10, DX
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z1, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols1tiles2
+cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
@@ -8106,31 +9252,52 @@ cols1tiles1load:
 	MOVQ R10, DX
 	VMOVUPS (DX), Z0
 cols1tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols1tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols1tiles1addressed
+cols1tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols1tiles1odd
+	XORQ R12, R12
+cols1tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols1tiles1first
+	MOVQ (CX)(R12*8), CX
+cols1tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z1
+	VPSLLD $16, (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
 	VBROADCASTSS 4(DX), Z30
-	VPANDD (AX), Z31, Z1
+	VPANDD (AX)(CX*1), Z31, Z1
 	VFMADD231PS Z30, Z1, Z0
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $8, DX
-	DECQ CX
-	JNZ cols1tiles1pair
+	CMPQ CX, R13
+	JNE cols1tiles1pair
 cols1tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols1tiles1store
+	TESTQ $1, Gemm_K(DI)
+	JZ cols1tiles1next
 	VBROADCASTSS (DX), Z30
-	VPSLLD $16, (AX), Z1
+	VPSLLD $16, (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
-cols1tiles1store:
+	ADDQ $4, DX
+cols1tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -8139,197 +9306,12 @@ cols1tiles1set:
 	MOVQ R10, DX
 	VMOVUPS Z0, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols1tiles1
 cols1tiles1end:
 	VZEROUPPER
 	RET
 cols2:
-cols2tiles8:
-	CMPQ R11, $8
-	JLT cols2tiles8end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles8load
-	VPXORD Z0, Z0, Z0
-	VPXORD Z2, Z2, Z2
-	VPXORD Z4, Z4, Z4
-	VPXORD Z6, Z6, Z6
-	VPXORD Z8, Z8, Z8
-	VPXORD Z10, Z10, Z10
-	VPXORD Z12, Z12, Z12
-	VPXORD Z14, Z14, Z14
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-	VPXORD Z5, Z5, Z5
-	VPXORD Z7, Z7, Z7
-	VPXORD Z9, Z9, Z9
-	VPXORD Z11, Z11, Z11
-	VPXORD Z13, Z13, Z13
-	VPXORD Z15, Z15, Z15
-	JMP cols2tiles8go
-cols2tiles8load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	VMOVUPS 256(DX), Z8
-	VMOVUPS 320(DX), Z10
-	VMOVUPS 384(DX), Z12
-	VMOVUPS 448(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-	VMOVUPS 256(DX), Z9
-	VMOVUPS 320(DX), Z11
-	VMOVUPS 384(DX), Z13
-	VMOVUPS 448(DX), Z15
-cols2tiles8go:
-	MOVQ R8, AX
-	LEAQ (R8)(R9*4), SI
-	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles8odd
-	PCALIGN $32
-cols2tiles8pair:
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
-	VPSLLD $16, (AX)(R9*2), Z18
-	VPSLLD $16, (AX)(BX*1), Z19
-	VPSLLD $16, (SI), Z20
-	VPSLLD $16, (SI)(R9*1), Z21
-	VPSLLD $16, (SI)(R9*2), Z22
-	VPSLLD $16, (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	VPANDD (AX), Z31, Z16
-	VPANDD (AX)(R9*1), Z31, Z17
-	VPANDD (AX)(R9*2), Z31, Z18
-	VPANDD (AX)(BX*1), Z31, Z19
-	VPANDD (SI), Z31, Z20
-	VPANDD (SI)(R9*1), Z31, Z21
-	VPANDD (SI)(R9*2), Z31, Z22
-	VPANDD (SI)(BX*1), Z31, Z23
-	VBROADCASTSS 8(DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 12(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-	ADDQ $64, AX
-	ADDQ $64, SI
-	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles8pair
-cols2tiles8odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles8store
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
-	VPSLLD $16, (AX)(R9*2), Z18
-	VPSLLD $16, (AX)(BX*1), Z19
-	VPSLLD $16, (SI), Z20
-	VPSLLD $16, (SI)(R9*1), Z21
-	VPSLLD $16, (SI)(R9*2), Z22
-	VPSLLD $16, (SI)(BX*1), Z23
-	VBROADCASTSS (DX), Z30
-	VFMADD231PS Z30, Z16, Z0
-	VFMADD231PS Z30, Z17, Z2
-	VFMADD231PS Z30, Z18, Z4
-	VFMADD231PS Z30, Z19, Z6
-	VFMADD231PS Z30, Z20, Z8
-	VFMADD231PS Z30, Z21, Z10
-	VFMADD231PS Z30, Z22, Z12
-	VFMADD231PS Z30, Z23, Z14
-	VBROADCASTSS 4(DX), Z30
-	VFMADD231PS Z30, Z16, Z1
-	VFMADD231PS Z30, Z17, Z3
-	VFMADD231PS Z30, Z18, Z5
-	VFMADD231PS Z30, Z19, Z7
-	VFMADD231PS Z30, Z20, Z9
-	VFMADD231PS Z30, Z21, Z11
-	VFMADD231PS Z30, Z22, Z13
-	VFMADD231PS Z30, Z23, Z15
-cols2tiles8store:
-	CMPQ Gemm_Finish(DI), $const_Add
-	JNE cols2tiles8set
-	MOVQ R10, DX
-	VADDPS (DX), Z0, Z0
-	VADDPS 64(DX), Z2, Z2
-	VADDPS 128(DX), Z4, Z4
-	VADDPS 192(DX), Z6, Z6
-	VADDPS 256(DX), Z8, Z8
-	VADDPS 320(DX), Z10, Z10
-	VADDPS 384(DX), Z12, Z12
-	VADDPS 448(DX), Z14, Z14
-	ADDQ R12, DX
-	VADDPS (DX), Z1, Z1
-	VADDPS 64(DX), Z3, Z3
-	VADDPS 128(DX), Z5, Z5
-	VADDPS 192(DX), Z7, Z7
-	VADDPS 256(DX), Z9, Z9
-	VADDPS 320(DX), Z11, Z11
-	VADDPS 384(DX), Z13, Z13
-	VADDPS 448(DX), Z15, Z15
-cols2tiles8set:
-	MOVQ R10, DX
-	VMOVUPS Z0, (DX)
-	VMOVUPS Z2, 64(DX)
-	VMOVUPS Z4, 128(DX)
-	VMOVUPS Z6, 192(DX)
-	VMOVUPS Z8, 256(DX)
-	VMOVUPS Z10, 320(DX)
-	VMOVUPS Z12, 384(DX)
-	VMOVUPS Z14, 448(DX)
-	ADDQ R12, DX
-	VMOVUPS Z1, (DX)
-	VMOVUPS Z3, 64(DX)
-	VMOVUPS Z5, 128(DX)
-	VMOVUPS Z7, 192(DX)
-	VMOVUPS Z9, 256(DX)
-	VMOVUPS Z11, 320(DX)
-	VMOVUPS Z13, 384(DX)
-	VMOVUPS Z15, 448(DX)
-	ADDQ $512, R10
-	IMUL3Q $8, R9, R13
-	ADDQ R13, R8
-	SUBQ $8, R11
-	JMP cols2tiles8
-cols2tiles8end:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
@@ -8346,6 +9328,8 @@ cols2tiles4:
 	JMP cols2tiles4go
 cols2tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z2
 	VMOVUPS 128(DX), Z4
@@ -8356,17 +9340,47 @@ cols2tiles4load:
 	VMOVUPS 128(DX), Z5
 	VMOVUPS 192(DX), Z7
 cols2tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols2tiles4addressed
+cols2tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles4odd
+	XORQ R12, R12
+cols2tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles4first
+	MOVQ (CX)(R12*8), CX
+cols2tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
-	VPSLLD $16, (AX), Z8
-	VPSLLD $16, (AX)(R9*1), Z9
-	VPSLLD $16, (AX)(R9*2), Z10
-	VPSLLD $16, (AX)(BX*1), Z11
+	VPSLLD $16, (AX)(CX*1), Z8
+	VPSLLD $16, (BX)(CX*1), Z9
+	VPSLLD $16, (SI)(CX*1), Z10
+	VPSLLD $16, (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -8377,10 +9391,10 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	VPANDD (AX), Z31, Z8
-	VPANDD (AX)(R9*1), Z31, Z9
-	VPANDD (AX)(R9*2), Z31, Z10
-	VPANDD (AX)(BX*1), Z31, Z11
+	VPANDD (AX)(CX*1), Z31, Z8
+	VPANDD (BX)(CX*1), Z31, Z9
+	VPANDD (SI)(CX*1), Z31, Z10
+	VPANDD (R9)(CX*1), Z31, Z11
 	VBROADCASTSS 8(DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -8391,18 +9405,17 @@ cols2tiles4pair:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles4pair
+	CMPQ CX, R13
+	JNE cols2tiles4pair
 cols2tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles4store
-	VPSLLD $16, (AX), Z8
-	VPSLLD $16, (AX)(R9*1), Z9
-	VPSLLD $16, (AX)(R9*2), Z10
-	VPSLLD $16, (AX)(BX*1), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles4next
+	VPSLLD $16, (AX)(CX*1), Z8
+	VPSLLD $16, (BX)(CX*1), Z9
+	VPSLLD $16, (SI)(CX*1), Z10
+	VPSLLD $16, (R9)(CX*1), Z11
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z8, Z0
 	VFMADD231PS Z30, Z9, Z2
@@ -8413,10 +9426,16 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-cols2tiles4store:
+	ADDQ $8, DX
+cols2tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z2, Z2
 	VADDPS 128(DX), Z4, Z4
@@ -8428,6 +9447,8 @@ cols2tiles4store:
 	VADDPS 192(DX), Z7, Z7
 cols2tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z2, 64(DX)
 	VMOVUPS Z4, 128(DX)
@@ -8438,11 +9459,117 @@ cols2tiles4set:
 	VMOVUPS Z5, 128(DX)
 	VMOVUPS Z7, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols2tiles4
 cols2tiles4end:
+cols2tiles2:
+	CMPQ R11, $2
+	JLT cols2tiles2end
+	CMPQ Gemm_Finish(DI), $const_Continue
+	JEQ cols2tiles2load
+	VPXORD Z0, Z0, Z0
+	VPXORD Z2, Z2, Z2
+	VPXORD Z1, Z1, Z1
+	VPXORD Z3, Z3, Z3
+	JMP cols2tiles2go
+cols2tiles2load:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS (DX), Z0
+	VMOVUPS 64(DX), Z2
+	ADDQ R12, DX
+	VMOVUPS (DX), Z1
+	VMOVUPS 64(DX), Z3
+cols2tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols2tiles2addressed
+cols2tiles2strided:
+	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles2addressed:
+	MOVQ Gemm_X(DI), DX
+	XORQ R12, R12
+cols2tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles2first
+	MOVQ (CX)(R12*8), CX
+cols2tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles2odd
+	PCALIGN $32
+cols2tiles2pair:
+	VPSLLD $16, (AX)(CX*1), Z4
+	VPSLLD $16, (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	VPANDD (AX)(CX*1), Z31, Z4
+	VPANDD (BX)(CX*1), Z31, Z5
+	VBROADCASTSS 8(DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 12(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $64, CX
+	ADDQ $16, DX
+	CMPQ CX, R13
+	JNE cols2tiles2pair
+cols2tiles2odd:
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles2next
+	VPSLLD $16, (AX)(CX*1), Z4
+	VPSLLD $16, (BX)(CX*1), Z5
+	VBROADCASTSS (DX), Z30
+	VFMADD231PS Z30, Z4, Z0
+	VFMADD231PS Z30, Z5, Z2
+	VBROADCASTSS 4(DX), Z30
+	VFMADD231PS Z30, Z4, Z1
+	VFMADD231PS Z30, Z5, Z3
+	ADDQ $8, DX
+cols2tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles2segment
+	CMPQ Gemm_Finish(DI), $const_Add
+	JNE cols2tiles2set
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z2, Z2
+	ADDQ R12, DX
+	VADDPS (DX), Z1, Z1
+	VADDPS 64(DX), Z3, Z3
+cols2tiles2set:
+	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
+	VMOVUPS Z0, (DX)
+	VMOVUPS Z2, 64(DX)
+	ADDQ R12, DX
+	VMOVUPS Z1, (DX)
+	VMOVUPS Z3, 64(DX)
+	ADDQ $128, R10
+	SUBQ $2, R11
+	JMP cols2tiles2
+cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
@@ -8453,49 +9580,74 @@ cols2tiles1:
 	JMP cols2tiles1go
 cols2tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 cols2tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols2tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols2tiles1addressed
+cols2tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols2tiles1odd
+	XORQ R12, R12
+cols2tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols2tiles1first
+	MOVQ (CX)(R12*8), CX
+cols2tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
-	VPSLLD $16, (AX), Z2
+	VPSLLD $16, (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	VPANDD (AX), Z31, Z2
+	VPANDD (AX)(CX*1), Z31, Z2
 	VFMADD231PS.BCST 8(DX), Z2, Z0
 	VFMADD231PS.BCST 12(DX), Z2, Z1
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $16, DX
-	DECQ CX
-	JNZ cols2tiles1pair
+	CMPQ CX, R13
+	JNE cols2tiles1pair
 cols2tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols2tiles1store
-	VPSLLD $16, (AX), Z2
+	TESTQ $1, Gemm_K(DI)
+	JZ cols2tiles1next
+	VPSLLD $16, (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-cols2tiles1store:
+	ADDQ $8, DX
+cols2tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
 cols2tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols2tiles1
 cols2tiles1end:
@@ -8522,6 +9674,8 @@ cols3tiles4:
 	JMP cols3tiles4go
 cols3tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z3
 	VMOVUPS 128(DX), Z6
@@ -8537,17 +9691,47 @@ cols3tiles4load:
 	VMOVUPS 128(DX), Z8
 	VMOVUPS 192(DX), Z11
 cols3tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols3tiles4addressed
+cols3tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles4odd
+	XORQ R12, R12
+cols3tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles4first
+	MOVQ (CX)(R12*8), CX
+cols3tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
-	VPSLLD $16, (AX), Z12
-	VPSLLD $16, (AX)(R9*1), Z13
-	VPSLLD $16, (AX)(R9*2), Z14
-	VPSLLD $16, (AX)(BX*1), Z15
+	VPSLLD $16, (AX)(CX*1), Z12
+	VPSLLD $16, (BX)(CX*1), Z13
+	VPSLLD $16, (SI)(CX*1), Z14
+	VPSLLD $16, (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -8563,10 +9747,10 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	VPANDD (AX), Z31, Z12
-	VPANDD (AX)(R9*1), Z31, Z13
-	VPANDD (AX)(R9*2), Z31, Z14
-	VPANDD (AX)(BX*1), Z31, Z15
+	VPANDD (AX)(CX*1), Z31, Z12
+	VPANDD (BX)(CX*1), Z31, Z13
+	VPANDD (SI)(CX*1), Z31, Z14
+	VPANDD (R9)(CX*1), Z31, Z15
 	VBROADCASTSS 12(DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -8582,18 +9766,17 @@ cols3tiles4pair:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles4pair
+	CMPQ CX, R13
+	JNE cols3tiles4pair
 cols3tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles4store
-	VPSLLD $16, (AX), Z12
-	VPSLLD $16, (AX)(R9*1), Z13
-	VPSLLD $16, (AX)(R9*2), Z14
-	VPSLLD $16, (AX)(BX*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles4next
+	VPSLLD $16, (AX)(CX*1), Z12
+	VPSLLD $16, (BX)(CX*1), Z13
+	VPSLLD $16, (SI)(CX*1), Z14
+	VPSLLD $16, (R9)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z12, Z0
 	VFMADD231PS Z30, Z13, Z3
@@ -8609,10 +9792,16 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-cols3tiles4store:
+	ADDQ $12, DX
+cols3tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z3, Z3
 	VADDPS 128(DX), Z6, Z6
@@ -8629,6 +9818,8 @@ cols3tiles4store:
 	VADDPS 192(DX), Z11, Z11
 cols3tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z3, 64(DX)
 	VMOVUPS Z6, 128(DX)
@@ -8644,8 +9835,6 @@ cols3tiles4set:
 	VMOVUPS Z8, 128(DX)
 	VMOVUPS Z11, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols3tiles4
 cols3tiles4end:
@@ -8660,43 +9849,68 @@ cols3tiles1:
 	JMP cols3tiles1go
 cols3tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
 	ADDQ R12, DX
 	VMOVUPS (DX), Z2
 cols3tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols3tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols3tiles1addressed
+cols3tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols3tiles1odd
+	XORQ R12, R12
+cols3tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols3tiles1first
+	MOVQ (CX)(R12*8), CX
+cols3tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
-	VPSLLD $16, (AX), Z3
+	VPSLLD $16, (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	VPANDD (AX), Z31, Z3
+	VPANDD (AX)(CX*1), Z31, Z3
 	VFMADD231PS.BCST 12(DX), Z3, Z0
 	VFMADD231PS.BCST 16(DX), Z3, Z1
 	VFMADD231PS.BCST 20(DX), Z3, Z2
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $24, DX
-	DECQ CX
-	JNZ cols3tiles1pair
+	CMPQ CX, R13
+	JNE cols3tiles1pair
 cols3tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols3tiles1store
-	VPSLLD $16, (AX), Z3
+	TESTQ $1, Gemm_K(DI)
+	JZ cols3tiles1next
+	VPSLLD $16, (AX)(CX*1), Z3
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-cols3tiles1store:
+	ADDQ $12, DX
+cols3tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -8704,14 +9918,14 @@ cols3tiles1store:
 	VADDPS (DX), Z2, Z2
 cols3tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z2, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols3tiles1
 cols3tiles1end:
@@ -8742,6 +9956,8 @@ cols4tiles4:
 	JMP cols4tiles4go
 cols4tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z4
 	VMOVUPS 128(DX), Z8
@@ -8762,17 +9978,47 @@ cols4tiles4load:
 	VMOVUPS 128(DX), Z11
 	VMOVUPS 192(DX), Z15
 cols4tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols4tiles4addressed
+cols4tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles4odd
+	XORQ R12, R12
+cols4tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles4first
+	MOVQ (CX)(R12*8), CX
+cols4tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
-	VPSLLD $16, (AX)(R9*2), Z18
-	VPSLLD $16, (AX)(BX*1), Z19
+	VPSLLD $16, (AX)(CX*1), Z16
+	VPSLLD $16, (BX)(CX*1), Z17
+	VPSLLD $16, (SI)(CX*1), Z18
+	VPSLLD $16, (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -8793,10 +10039,10 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	VPANDD (AX), Z31, Z16
-	VPANDD (AX)(R9*1), Z31, Z17
-	VPANDD (AX)(R9*2), Z31, Z18
-	VPANDD (AX)(BX*1), Z31, Z19
+	VPANDD (AX)(CX*1), Z31, Z16
+	VPANDD (BX)(CX*1), Z31, Z17
+	VPANDD (SI)(CX*1), Z31, Z18
+	VPANDD (R9)(CX*1), Z31, Z19
 	VBROADCASTSS 16(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -8817,18 +10063,17 @@ cols4tiles4pair:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles4pair
+	CMPQ CX, R13
+	JNE cols4tiles4pair
 cols4tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles4store
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
-	VPSLLD $16, (AX)(R9*2), Z18
-	VPSLLD $16, (AX)(BX*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles4next
+	VPSLLD $16, (AX)(CX*1), Z16
+	VPSLLD $16, (BX)(CX*1), Z17
+	VPSLLD $16, (SI)(CX*1), Z18
+	VPSLLD $16, (R9)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z4
@@ -8849,10 +10094,16 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-cols4tiles4store:
+	ADDQ $16, DX
+cols4tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z4, Z4
 	VADDPS 128(DX), Z8, Z8
@@ -8874,6 +10125,8 @@ cols4tiles4store:
 	VADDPS 192(DX), Z15, Z15
 cols4tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z4, 64(DX)
 	VMOVUPS Z8, 128(DX)
@@ -8894,8 +10147,6 @@ cols4tiles4set:
 	VMOVUPS Z11, 128(DX)
 	VMOVUPS Z15, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols4tiles4
 cols4tiles4end:
@@ -8911,6 +10162,8 @@ cols4tiles1:
 	JMP cols4tiles1go
 cols4tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -8919,40 +10172,63 @@ cols4tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z3
 cols4tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols4tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols4tiles1addressed
+cols4tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols4tiles1odd
+	XORQ R12, R12
+cols4tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols4tiles1first
+	MOVQ (CX)(R12*8), CX
+cols4tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
-	VPSLLD $16, (AX), Z4
+	VPSLLD $16, (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	VPANDD (AX), Z31, Z4
+	VPANDD (AX)(CX*1), Z31, Z4
 	VFMADD231PS.BCST 16(DX), Z4, Z0
 	VFMADD231PS.BCST 20(DX), Z4, Z1
 	VFMADD231PS.BCST 24(DX), Z4, Z2
 	VFMADD231PS.BCST 28(DX), Z4, Z3
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $32, DX
-	DECQ CX
-	JNZ cols4tiles1pair
+	CMPQ CX, R13
+	JNE cols4tiles1pair
 cols4tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols4tiles1store
-	VPSLLD $16, (AX), Z4
+	TESTQ $1, Gemm_K(DI)
+	JZ cols4tiles1next
+	VPSLLD $16, (AX)(CX*1), Z4
 	VFMADD231PS.BCST (DX), Z4, Z0
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-cols4tiles1store:
+	ADDQ $16, DX
+cols4tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -8962,6 +10238,8 @@ cols4tiles1store:
 	VADDPS (DX), Z3, Z3
 cols4tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -8970,8 +10248,6 @@ cols4tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z3, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols4tiles1
 cols4tiles1end:
@@ -9006,6 +10282,8 @@ cols5tiles4:
 	JMP cols5tiles4go
 cols5tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z5
 	VMOVUPS 128(DX), Z10
@@ -9031,17 +10309,47 @@ cols5tiles4load:
 	VMOVUPS 128(DX), Z14
 	VMOVUPS 192(DX), Z19
 cols5tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols5tiles4addressed
+cols5tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles4odd
+	XORQ R12, R12
+cols5tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles4first
+	MOVQ (CX)(R12*8), CX
+cols5tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
-	VPSLLD $16, (AX), Z20
-	VPSLLD $16, (AX)(R9*1), Z21
-	VPSLLD $16, (AX)(R9*2), Z22
-	VPSLLD $16, (AX)(BX*1), Z23
+	VPSLLD $16, (AX)(CX*1), Z20
+	VPSLLD $16, (BX)(CX*1), Z21
+	VPSLLD $16, (SI)(CX*1), Z22
+	VPSLLD $16, (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -9067,10 +10375,10 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	VPANDD (AX), Z31, Z20
-	VPANDD (AX)(R9*1), Z31, Z21
-	VPANDD (AX)(R9*2), Z31, Z22
-	VPANDD (AX)(BX*1), Z31, Z23
+	VPANDD (AX)(CX*1), Z31, Z20
+	VPANDD (BX)(CX*1), Z31, Z21
+	VPANDD (SI)(CX*1), Z31, Z22
+	VPANDD (R9)(CX*1), Z31, Z23
 	VBROADCASTSS 20(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -9096,18 +10404,17 @@ cols5tiles4pair:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles4pair
+	CMPQ CX, R13
+	JNE cols5tiles4pair
 cols5tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles4store
-	VPSLLD $16, (AX), Z20
-	VPSLLD $16, (AX)(R9*1), Z21
-	VPSLLD $16, (AX)(R9*2), Z22
-	VPSLLD $16, (AX)(BX*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles4next
+	VPSLLD $16, (AX)(CX*1), Z20
+	VPSLLD $16, (BX)(CX*1), Z21
+	VPSLLD $16, (SI)(CX*1), Z22
+	VPSLLD $16, (R9)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z5
@@ -9133,10 +10440,16 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-cols5tiles4store:
+	ADDQ $20, DX
+cols5tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z5, Z5
 	VADDPS 128(DX), Z10, Z10
@@ -9163,6 +10476,8 @@ cols5tiles4store:
 	VADDPS 192(DX), Z19, Z19
 cols5tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z5, 64(DX)
 	VMOVUPS Z10, 128(DX)
@@ -9188,8 +10503,6 @@ cols5tiles4set:
 	VMOVUPS Z14, 128(DX)
 	VMOVUPS Z19, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols5tiles4
 cols5tiles4end:
@@ -9206,6 +10519,8 @@ cols5tiles1:
 	JMP cols5tiles1go
 cols5tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -9216,43 +10531,66 @@ cols5tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z4
 cols5tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols5tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols5tiles1addressed
+cols5tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols5tiles1odd
+	XORQ R12, R12
+cols5tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols5tiles1first
+	MOVQ (CX)(R12*8), CX
+cols5tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
-	VPSLLD $16, (AX), Z5
+	VPSLLD $16, (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	VPANDD (AX), Z31, Z5
+	VPANDD (AX)(CX*1), Z31, Z5
 	VFMADD231PS.BCST 20(DX), Z5, Z0
 	VFMADD231PS.BCST 24(DX), Z5, Z1
 	VFMADD231PS.BCST 28(DX), Z5, Z2
 	VFMADD231PS.BCST 32(DX), Z5, Z3
 	VFMADD231PS.BCST 36(DX), Z5, Z4
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $40, DX
-	DECQ CX
-	JNZ cols5tiles1pair
+	CMPQ CX, R13
+	JNE cols5tiles1pair
 cols5tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols5tiles1store
-	VPSLLD $16, (AX), Z5
+	TESTQ $1, Gemm_K(DI)
+	JZ cols5tiles1next
+	VPSLLD $16, (AX)(CX*1), Z5
 	VFMADD231PS.BCST (DX), Z5, Z0
 	VFMADD231PS.BCST 4(DX), Z5, Z1
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-cols5tiles1store:
+	ADDQ $20, DX
+cols5tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -9264,6 +10602,8 @@ cols5tiles1store:
 	VADDPS (DX), Z4, Z4
 cols5tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -9274,8 +10614,6 @@ cols5tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z4, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols5tiles1
 cols5tiles1end:
@@ -9314,6 +10652,8 @@ cols6tiles4:
 	JMP cols6tiles4go
 cols6tiles4load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z6
 	VMOVUPS 128(DX), Z12
@@ -9344,17 +10684,47 @@ cols6tiles4load:
 	VMOVUPS 128(DX), Z17
 	VMOVUPS 192(DX), Z23
 cols6tiles4go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles4strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	MOVQ 16(R8), SI
+	ADDQ Gemm_W(DI), SI
+	MOVQ 24(R8), R9
+	ADDQ Gemm_W(DI), R9
+	ADDQ $32, R8
+	JMP cols6tiles4addressed
+cols6tiles4strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, SI
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, R9
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles4odd
+	XORQ R12, R12
+cols6tiles4segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles4first
+	MOVQ (CX)(R12*8), CX
+cols6tiles4first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
-	VPSLLD $16, (AX), Z24
-	VPSLLD $16, (AX)(R9*1), Z25
-	VPSLLD $16, (AX)(R9*2), Z26
-	VPSLLD $16, (AX)(BX*1), Z27
+	VPSLLD $16, (AX)(CX*1), Z24
+	VPSLLD $16, (BX)(CX*1), Z25
+	VPSLLD $16, (SI)(CX*1), Z26
+	VPSLLD $16, (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -9385,10 +10755,10 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	VPANDD (AX), Z31, Z24
-	VPANDD (AX)(R9*1), Z31, Z25
-	VPANDD (AX)(R9*2), Z31, Z26
-	VPANDD (AX)(BX*1), Z31, Z27
+	VPANDD (AX)(CX*1), Z31, Z24
+	VPANDD (BX)(CX*1), Z31, Z25
+	VPANDD (SI)(CX*1), Z31, Z26
+	VPANDD (R9)(CX*1), Z31, Z27
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -9419,18 +10789,17 @@ cols6tiles4pair:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles4pair
+	CMPQ CX, R13
+	JNE cols6tiles4pair
 cols6tiles4odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles4store
-	VPSLLD $16, (AX), Z24
-	VPSLLD $16, (AX)(R9*1), Z25
-	VPSLLD $16, (AX)(R9*2), Z26
-	VPSLLD $16, (AX)(BX*1), Z27
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles4next
+	VPSLLD $16, (AX)(CX*1), Z24
+	VPSLLD $16, (BX)(CX*1), Z25
+	VPSLLD $16, (SI)(CX*1), Z26
+	VPSLLD $16, (R9)(CX*1), Z27
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z6
@@ -9461,10 +10830,16 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-cols6tiles4store:
+	ADDQ $24, DX
+cols6tiles4next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z6, Z6
 	VADDPS 128(DX), Z12, Z12
@@ -9496,6 +10871,8 @@ cols6tiles4store:
 	VADDPS 192(DX), Z23, Z23
 cols6tiles4set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z6, 64(DX)
 	VMOVUPS Z12, 128(DX)
@@ -9526,8 +10903,6 @@ cols6tiles4set:
 	VMOVUPS Z17, 128(DX)
 	VMOVUPS Z23, 192(DX)
 	ADDQ $256, R10
-	IMUL3Q $4, R9, R13
-	ADDQ R13, R8
 	SUBQ $4, R11
 	JMP cols6tiles4
 cols6tiles4end:
@@ -9545,6 +10920,8 @@ cols6tiles1:
 	JMP cols6tiles1go
 cols6tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -9557,46 +10934,69 @@ cols6tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z5
 cols6tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols6tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols6tiles1addressed
+cols6tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols6tiles1odd
+	XORQ R12, R12
+cols6tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols6tiles1first
+	MOVQ (CX)(R12*8), CX
+cols6tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
-	VPSLLD $16, (AX), Z6
+	VPSLLD $16, (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	VPANDD (AX), Z31, Z6
+	VPANDD (AX)(CX*1), Z31, Z6
 	VFMADD231PS.BCST 24(DX), Z6, Z0
 	VFMADD231PS.BCST 28(DX), Z6, Z1
 	VFMADD231PS.BCST 32(DX), Z6, Z2
 	VFMADD231PS.BCST 36(DX), Z6, Z3
 	VFMADD231PS.BCST 40(DX), Z6, Z4
 	VFMADD231PS.BCST 44(DX), Z6, Z5
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $48, DX
-	DECQ CX
-	JNZ cols6tiles1pair
+	CMPQ CX, R13
+	JNE cols6tiles1pair
 cols6tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols6tiles1store
-	VPSLLD $16, (AX), Z6
+	TESTQ $1, Gemm_K(DI)
+	JZ cols6tiles1next
+	VPSLLD $16, (AX)(CX*1), Z6
 	VFMADD231PS.BCST (DX), Z6, Z0
 	VFMADD231PS.BCST 4(DX), Z6, Z1
 	VFMADD231PS.BCST 8(DX), Z6, Z2
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-cols6tiles1store:
+	ADDQ $24, DX
+cols6tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -9610,6 +11010,8 @@ cols6tiles1store:
 	VADDPS (DX), Z5, Z5
 cols6tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -9622,8 +11024,6 @@ cols6tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z5, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols6tiles1
 cols6tiles1end:
@@ -9652,6 +11052,8 @@ cols7tiles2:
 	JMP cols7tiles2go
 cols7tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z7
 	ADDQ R12, DX
@@ -9673,15 +11075,37 @@ cols7tiles2load:
 	VMOVUPS (DX), Z6
 	VMOVUPS 64(DX), Z13
 cols7tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols7tiles2addressed
+cols7tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles2odd
+	XORQ R12, R12
+cols7tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles2first
+	MOVQ (CX)(R12*8), CX
+cols7tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
-	VPSLLD $16, (AX), Z14
-	VPSLLD $16, (AX)(R9*1), Z15
+	VPSLLD $16, (AX)(CX*1), Z14
+	VPSLLD $16, (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -9703,8 +11127,8 @@ cols7tiles2pair:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	VPANDD (AX), Z31, Z14
-	VPANDD (AX)(R9*1), Z31, Z15
+	VPANDD (AX)(CX*1), Z31, Z14
+	VPANDD (BX)(CX*1), Z31, Z15
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -9726,16 +11150,15 @@ cols7tiles2pair:
 	VBROADCASTSS 52(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles2pair
+	CMPQ CX, R13
+	JNE cols7tiles2pair
 cols7tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles2store
-	VPSLLD $16, (AX), Z14
-	VPSLLD $16, (AX)(R9*1), Z15
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles2next
+	VPSLLD $16, (AX)(CX*1), Z14
+	VPSLLD $16, (BX)(CX*1), Z15
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z14, Z0
 	VFMADD231PS Z30, Z15, Z7
@@ -9757,10 +11180,16 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-cols7tiles2store:
+	ADDQ $28, DX
+cols7tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z7, Z7
 	ADDQ R12, DX
@@ -9783,6 +11212,8 @@ cols7tiles2store:
 	VADDPS 64(DX), Z13, Z13
 cols7tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z7, 64(DX)
 	ADDQ R12, DX
@@ -9804,8 +11235,6 @@ cols7tiles2set:
 	VMOVUPS Z6, (DX)
 	VMOVUPS Z13, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols7tiles2
 cols7tiles2end:
@@ -9824,6 +11253,8 @@ cols7tiles1:
 	JMP cols7tiles1go
 cols7tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -9838,14 +11269,32 @@ cols7tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z6
 cols7tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols7tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols7tiles1addressed
+cols7tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols7tiles1odd
+	XORQ R12, R12
+cols7tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols7tiles1first
+	MOVQ (CX)(R12*8), CX
+cols7tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
-	VPSLLD $16, (AX), Z7
+	VPSLLD $16, (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -9853,7 +11302,7 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	VPANDD (AX), Z31, Z7
+	VPANDD (AX)(CX*1), Z31, Z7
 	VFMADD231PS.BCST 28(DX), Z7, Z0
 	VFMADD231PS.BCST 32(DX), Z7, Z1
 	VFMADD231PS.BCST 36(DX), Z7, Z2
@@ -9861,15 +11310,14 @@ cols7tiles1pair:
 	VFMADD231PS.BCST 44(DX), Z7, Z4
 	VFMADD231PS.BCST 48(DX), Z7, Z5
 	VFMADD231PS.BCST 52(DX), Z7, Z6
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $56, DX
-	DECQ CX
-	JNZ cols7tiles1pair
+	CMPQ CX, R13
+	JNE cols7tiles1pair
 cols7tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols7tiles1store
-	VPSLLD $16, (AX), Z7
+	TESTQ $1, Gemm_K(DI)
+	JZ cols7tiles1next
+	VPSLLD $16, (AX)(CX*1), Z7
 	VFMADD231PS.BCST (DX), Z7, Z0
 	VFMADD231PS.BCST 4(DX), Z7, Z1
 	VFMADD231PS.BCST 8(DX), Z7, Z2
@@ -9877,10 +11325,16 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-cols7tiles1store:
+	ADDQ $28, DX
+cols7tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -9896,6 +11350,8 @@ cols7tiles1store:
 	VADDPS (DX), Z6, Z6
 cols7tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -9910,8 +11366,6 @@ cols7tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z6, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols7tiles1
 cols7tiles1end:
@@ -9942,6 +11396,8 @@ cols8tiles2:
 	JMP cols8tiles2go
 cols8tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z8
 	ADDQ R12, DX
@@ -9966,15 +11422,37 @@ cols8tiles2load:
 	VMOVUPS (DX), Z7
 	VMOVUPS 64(DX), Z15
 cols8tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols8tiles2addressed
+cols8tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles2odd
+	XORQ R12, R12
+cols8tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles2first
+	MOVQ (CX)(R12*8), CX
+cols8tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
+	VPSLLD $16, (AX)(CX*1), Z16
+	VPSLLD $16, (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -9999,8 +11477,8 @@ cols8tiles2pair:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	VPANDD (AX), Z31, Z16
-	VPANDD (AX)(R9*1), Z31, Z17
+	VPANDD (AX)(CX*1), Z31, Z16
+	VPANDD (BX)(CX*1), Z31, Z17
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -10025,16 +11503,15 @@ cols8tiles2pair:
 	VBROADCASTSS 60(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles2pair
+	CMPQ CX, R13
+	JNE cols8tiles2pair
 cols8tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles2store
-	VPSLLD $16, (AX), Z16
-	VPSLLD $16, (AX)(R9*1), Z17
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles2next
+	VPSLLD $16, (AX)(CX*1), Z16
+	VPSLLD $16, (BX)(CX*1), Z17
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z16, Z0
 	VFMADD231PS Z30, Z17, Z8
@@ -10059,10 +11536,16 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-cols8tiles2store:
+	ADDQ $32, DX
+cols8tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z8, Z8
 	ADDQ R12, DX
@@ -10088,6 +11571,8 @@ cols8tiles2store:
 	VADDPS 64(DX), Z15, Z15
 cols8tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z8, 64(DX)
 	ADDQ R12, DX
@@ -10112,8 +11597,6 @@ cols8tiles2set:
 	VMOVUPS Z7, (DX)
 	VMOVUPS Z15, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols8tiles2
 cols8tiles2end:
@@ -10133,6 +11616,8 @@ cols8tiles1:
 	JMP cols8tiles1go
 cols8tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -10149,14 +11634,32 @@ cols8tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z7
 cols8tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols8tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols8tiles1addressed
+cols8tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols8tiles1odd
+	XORQ R12, R12
+cols8tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols8tiles1first
+	MOVQ (CX)(R12*8), CX
+cols8tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
-	VPSLLD $16, (AX), Z8
+	VPSLLD $16, (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -10165,7 +11668,7 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	VPANDD (AX), Z31, Z8
+	VPANDD (AX)(CX*1), Z31, Z8
 	VFMADD231PS.BCST 32(DX), Z8, Z0
 	VFMADD231PS.BCST 36(DX), Z8, Z1
 	VFMADD231PS.BCST 40(DX), Z8, Z2
@@ -10174,15 +11677,14 @@ cols8tiles1pair:
 	VFMADD231PS.BCST 52(DX), Z8, Z5
 	VFMADD231PS.BCST 56(DX), Z8, Z6
 	VFMADD231PS.BCST 60(DX), Z8, Z7
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $64, DX
-	DECQ CX
-	JNZ cols8tiles1pair
+	CMPQ CX, R13
+	JNE cols8tiles1pair
 cols8tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols8tiles1store
-	VPSLLD $16, (AX), Z8
+	TESTQ $1, Gemm_K(DI)
+	JZ cols8tiles1next
+	VPSLLD $16, (AX)(CX*1), Z8
 	VFMADD231PS.BCST (DX), Z8, Z0
 	VFMADD231PS.BCST 4(DX), Z8, Z1
 	VFMADD231PS.BCST 8(DX), Z8, Z2
@@ -10191,10 +11693,16 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-cols8tiles1store:
+	ADDQ $32, DX
+cols8tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -10212,6 +11720,8 @@ cols8tiles1store:
 	VADDPS (DX), Z7, Z7
 cols8tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -10228,8 +11738,6 @@ cols8tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z7, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols8tiles1
 cols8tiles1end:
@@ -10262,6 +11770,8 @@ cols9tiles2:
 	JMP cols9tiles2go
 cols9tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z9
 	ADDQ R12, DX
@@ -10289,15 +11799,37 @@ cols9tiles2load:
 	VMOVUPS (DX), Z8
 	VMOVUPS 64(DX), Z17
 cols9tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols9tiles2addressed
+cols9tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles2odd
+	XORQ R12, R12
+cols9tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles2first
+	MOVQ (CX)(R12*8), CX
+cols9tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
-	VPSLLD $16, (AX), Z18
-	VPSLLD $16, (AX)(R9*1), Z19
+	VPSLLD $16, (AX)(CX*1), Z18
+	VPSLLD $16, (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -10325,8 +11857,8 @@ cols9tiles2pair:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	VPANDD (AX), Z31, Z18
-	VPANDD (AX)(R9*1), Z31, Z19
+	VPANDD (AX)(CX*1), Z31, Z18
+	VPANDD (BX)(CX*1), Z31, Z19
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -10354,16 +11886,15 @@ cols9tiles2pair:
 	VBROADCASTSS 68(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles2pair
+	CMPQ CX, R13
+	JNE cols9tiles2pair
 cols9tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles2store
-	VPSLLD $16, (AX), Z18
-	VPSLLD $16, (AX)(R9*1), Z19
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles2next
+	VPSLLD $16, (AX)(CX*1), Z18
+	VPSLLD $16, (BX)(CX*1), Z19
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z18, Z0
 	VFMADD231PS Z30, Z19, Z9
@@ -10391,10 +11922,16 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-cols9tiles2store:
+	ADDQ $36, DX
+cols9tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z9, Z9
 	ADDQ R12, DX
@@ -10423,6 +11960,8 @@ cols9tiles2store:
 	VADDPS 64(DX), Z17, Z17
 cols9tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z9, 64(DX)
 	ADDQ R12, DX
@@ -10450,8 +11989,6 @@ cols9tiles2set:
 	VMOVUPS Z8, (DX)
 	VMOVUPS Z17, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols9tiles2
 cols9tiles2end:
@@ -10472,6 +12009,8 @@ cols9tiles1:
 	JMP cols9tiles1go
 cols9tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -10490,14 +12029,32 @@ cols9tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z8
 cols9tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols9tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols9tiles1addressed
+cols9tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols9tiles1odd
+	XORQ R12, R12
+cols9tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols9tiles1first
+	MOVQ (CX)(R12*8), CX
+cols9tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
-	VPSLLD $16, (AX), Z9
+	VPSLLD $16, (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -10507,7 +12064,7 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	VPANDD (AX), Z31, Z9
+	VPANDD (AX)(CX*1), Z31, Z9
 	VFMADD231PS.BCST 36(DX), Z9, Z0
 	VFMADD231PS.BCST 40(DX), Z9, Z1
 	VFMADD231PS.BCST 44(DX), Z9, Z2
@@ -10517,15 +12074,14 @@ cols9tiles1pair:
 	VFMADD231PS.BCST 60(DX), Z9, Z6
 	VFMADD231PS.BCST 64(DX), Z9, Z7
 	VFMADD231PS.BCST 68(DX), Z9, Z8
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $72, DX
-	DECQ CX
-	JNZ cols9tiles1pair
+	CMPQ CX, R13
+	JNE cols9tiles1pair
 cols9tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols9tiles1store
-	VPSLLD $16, (AX), Z9
+	TESTQ $1, Gemm_K(DI)
+	JZ cols9tiles1next
+	VPSLLD $16, (AX)(CX*1), Z9
 	VFMADD231PS.BCST (DX), Z9, Z0
 	VFMADD231PS.BCST 4(DX), Z9, Z1
 	VFMADD231PS.BCST 8(DX), Z9, Z2
@@ -10535,10 +12091,16 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-cols9tiles1store:
+	ADDQ $36, DX
+cols9tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -10558,6 +12120,8 @@ cols9tiles1store:
 	VADDPS (DX), Z8, Z8
 cols9tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -10576,8 +12140,6 @@ cols9tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z8, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols9tiles1
 cols9tiles1end:
@@ -10612,6 +12174,8 @@ cols10tiles2:
 	JMP cols10tiles2go
 cols10tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z10
 	ADDQ R12, DX
@@ -10642,15 +12206,37 @@ cols10tiles2load:
 	VMOVUPS (DX), Z9
 	VMOVUPS 64(DX), Z19
 cols10tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols10tiles2addressed
+cols10tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles2odd
+	XORQ R12, R12
+cols10tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles2first
+	MOVQ (CX)(R12*8), CX
+cols10tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
-	VPSLLD $16, (AX), Z20
-	VPSLLD $16, (AX)(R9*1), Z21
+	VPSLLD $16, (AX)(CX*1), Z20
+	VPSLLD $16, (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -10681,8 +12267,8 @@ cols10tiles2pair:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	VPANDD (AX), Z31, Z20
-	VPANDD (AX)(R9*1), Z31, Z21
+	VPANDD (AX)(CX*1), Z31, Z20
+	VPANDD (BX)(CX*1), Z31, Z21
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -10713,16 +12299,15 @@ cols10tiles2pair:
 	VBROADCASTSS 76(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles2pair
+	CMPQ CX, R13
+	JNE cols10tiles2pair
 cols10tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles2store
-	VPSLLD $16, (AX), Z20
-	VPSLLD $16, (AX)(R9*1), Z21
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles2next
+	VPSLLD $16, (AX)(CX*1), Z20
+	VPSLLD $16, (BX)(CX*1), Z21
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z20, Z0
 	VFMADD231PS Z30, Z21, Z10
@@ -10753,10 +12338,16 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-cols10tiles2store:
+	ADDQ $40, DX
+cols10tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z10, Z10
 	ADDQ R12, DX
@@ -10788,6 +12379,8 @@ cols10tiles2store:
 	VADDPS 64(DX), Z19, Z19
 cols10tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z10, 64(DX)
 	ADDQ R12, DX
@@ -10818,8 +12411,6 @@ cols10tiles2set:
 	VMOVUPS Z9, (DX)
 	VMOVUPS Z19, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols10tiles2
 cols10tiles2end:
@@ -10841,6 +12432,8 @@ cols10tiles1:
 	JMP cols10tiles1go
 cols10tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -10861,14 +12454,32 @@ cols10tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z9
 cols10tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols10tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols10tiles1addressed
+cols10tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols10tiles1odd
+	XORQ R12, R12
+cols10tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols10tiles1first
+	MOVQ (CX)(R12*8), CX
+cols10tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
-	VPSLLD $16, (AX), Z10
+	VPSLLD $16, (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -10879,7 +12490,7 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	VPANDD (AX), Z31, Z10
+	VPANDD (AX)(CX*1), Z31, Z10
 	VFMADD231PS.BCST 40(DX), Z10, Z0
 	VFMADD231PS.BCST 44(DX), Z10, Z1
 	VFMADD231PS.BCST 48(DX), Z10, Z2
@@ -10890,15 +12501,14 @@ cols10tiles1pair:
 	VFMADD231PS.BCST 68(DX), Z10, Z7
 	VFMADD231PS.BCST 72(DX), Z10, Z8
 	VFMADD231PS.BCST 76(DX), Z10, Z9
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $80, DX
-	DECQ CX
-	JNZ cols10tiles1pair
+	CMPQ CX, R13
+	JNE cols10tiles1pair
 cols10tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols10tiles1store
-	VPSLLD $16, (AX), Z10
+	TESTQ $1, Gemm_K(DI)
+	JZ cols10tiles1next
+	VPSLLD $16, (AX)(CX*1), Z10
 	VFMADD231PS.BCST (DX), Z10, Z0
 	VFMADD231PS.BCST 4(DX), Z10, Z1
 	VFMADD231PS.BCST 8(DX), Z10, Z2
@@ -10909,10 +12519,16 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-cols10tiles1store:
+	ADDQ $40, DX
+cols10tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -10934,6 +12550,8 @@ cols10tiles1store:
 	VADDPS (DX), Z9, Z9
 cols10tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -10954,8 +12572,6 @@ cols10tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z9, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols10tiles1
 cols10tiles1end:
@@ -10992,6 +12608,8 @@ cols11tiles2:
 	JMP cols11tiles2go
 cols11tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z11
 	ADDQ R12, DX
@@ -11025,15 +12643,37 @@ cols11tiles2load:
 	VMOVUPS (DX), Z10
 	VMOVUPS 64(DX), Z21
 cols11tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols11tiles2addressed
+cols11tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles2odd
+	XORQ R12, R12
+cols11tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles2first
+	MOVQ (CX)(R12*8), CX
+cols11tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
-	VPSLLD $16, (AX), Z22
-	VPSLLD $16, (AX)(R9*1), Z23
+	VPSLLD $16, (AX)(CX*1), Z22
+	VPSLLD $16, (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -11067,8 +12707,8 @@ cols11tiles2pair:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	VPANDD (AX), Z31, Z22
-	VPANDD (AX)(R9*1), Z31, Z23
+	VPANDD (AX)(CX*1), Z31, Z22
+	VPANDD (BX)(CX*1), Z31, Z23
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -11102,16 +12742,15 @@ cols11tiles2pair:
 	VBROADCASTSS 84(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles2pair
+	CMPQ CX, R13
+	JNE cols11tiles2pair
 cols11tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles2store
-	VPSLLD $16, (AX), Z22
-	VPSLLD $16, (AX)(R9*1), Z23
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles2next
+	VPSLLD $16, (AX)(CX*1), Z22
+	VPSLLD $16, (BX)(CX*1), Z23
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z22, Z0
 	VFMADD231PS Z30, Z23, Z11
@@ -11145,10 +12784,16 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-cols11tiles2store:
+	ADDQ $44, DX
+cols11tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z11, Z11
 	ADDQ R12, DX
@@ -11183,6 +12828,8 @@ cols11tiles2store:
 	VADDPS 64(DX), Z21, Z21
 cols11tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z11, 64(DX)
 	ADDQ R12, DX
@@ -11216,8 +12863,6 @@ cols11tiles2set:
 	VMOVUPS Z10, (DX)
 	VMOVUPS Z21, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols11tiles2
 cols11tiles2end:
@@ -11240,6 +12885,8 @@ cols11tiles1:
 	JMP cols11tiles1go
 cols11tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -11262,14 +12909,32 @@ cols11tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z10
 cols11tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols11tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols11tiles1addressed
+cols11tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols11tiles1odd
+	XORQ R12, R12
+cols11tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols11tiles1first
+	MOVQ (CX)(R12*8), CX
+cols11tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
-	VPSLLD $16, (AX), Z11
+	VPSLLD $16, (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -11281,7 +12946,7 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	VPANDD (AX), Z31, Z11
+	VPANDD (AX)(CX*1), Z31, Z11
 	VFMADD231PS.BCST 44(DX), Z11, Z0
 	VFMADD231PS.BCST 48(DX), Z11, Z1
 	VFMADD231PS.BCST 52(DX), Z11, Z2
@@ -11293,15 +12958,14 @@ cols11tiles1pair:
 	VFMADD231PS.BCST 76(DX), Z11, Z8
 	VFMADD231PS.BCST 80(DX), Z11, Z9
 	VFMADD231PS.BCST 84(DX), Z11, Z10
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $88, DX
-	DECQ CX
-	JNZ cols11tiles1pair
+	CMPQ CX, R13
+	JNE cols11tiles1pair
 cols11tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols11tiles1store
-	VPSLLD $16, (AX), Z11
+	TESTQ $1, Gemm_K(DI)
+	JZ cols11tiles1next
+	VPSLLD $16, (AX)(CX*1), Z11
 	VFMADD231PS.BCST (DX), Z11, Z0
 	VFMADD231PS.BCST 4(DX), Z11, Z1
 	VFMADD231PS.BCST 8(DX), Z11, Z2
@@ -11313,10 +12977,16 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-cols11tiles1store:
+	ADDQ $44, DX
+cols11tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -11340,6 +13010,8 @@ cols11tiles1store:
 	VADDPS (DX), Z10, Z10
 cols11tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -11362,8 +13034,6 @@ cols11tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z10, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols11tiles1
 cols11tiles1end:
@@ -11402,6 +13072,8 @@ cols12tiles2:
 	JMP cols12tiles2go
 cols12tiles2load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	VMOVUPS 64(DX), Z12
 	ADDQ R12, DX
@@ -11438,15 +13110,37 @@ cols12tiles2load:
 	VMOVUPS (DX), Z11
 	VMOVUPS 64(DX), Z23
 cols12tiles2go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles2strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	MOVQ 8(R8), BX
+	ADDQ Gemm_W(DI), BX
+	ADDQ $16, R8
+	JMP cols12tiles2addressed
+cols12tiles2strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+	MOVQ R8, BX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles2odd
+	XORQ R12, R12
+cols12tiles2segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles2first
+	MOVQ (CX)(R12*8), CX
+cols12tiles2first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
-	VPSLLD $16, (AX), Z24
-	VPSLLD $16, (AX)(R9*1), Z25
+	VPSLLD $16, (AX)(CX*1), Z24
+	VPSLLD $16, (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -11483,8 +13177,8 @@ cols12tiles2pair:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	VPANDD (AX), Z31, Z24
-	VPANDD (AX)(R9*1), Z31, Z25
+	VPANDD (AX)(CX*1), Z31, Z24
+	VPANDD (BX)(CX*1), Z31, Z25
 	VBROADCASTSS 48(DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -11521,16 +13215,15 @@ cols12tiles2pair:
 	VBROADCASTSS 92(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles2pair
+	CMPQ CX, R13
+	JNE cols12tiles2pair
 cols12tiles2odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles2store
-	VPSLLD $16, (AX), Z24
-	VPSLLD $16, (AX)(R9*1), Z25
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles2next
+	VPSLLD $16, (AX)(CX*1), Z24
+	VPSLLD $16, (BX)(CX*1), Z25
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS Z30, Z24, Z0
 	VFMADD231PS Z30, Z25, Z12
@@ -11567,10 +13260,16 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-cols12tiles2store:
+	ADDQ $48, DX
+cols12tiles2next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z12, Z12
 	ADDQ R12, DX
@@ -11608,6 +13307,8 @@ cols12tiles2store:
 	VADDPS 64(DX), Z23, Z23
 cols12tiles2set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	VMOVUPS Z12, 64(DX)
 	ADDQ R12, DX
@@ -11644,8 +13345,6 @@ cols12tiles2set:
 	VMOVUPS Z11, (DX)
 	VMOVUPS Z23, 64(DX)
 	ADDQ $128, R10
-	IMUL3Q $2, R9, R13
-	ADDQ R13, R8
 	SUBQ $2, R11
 	JMP cols12tiles2
 cols12tiles2end:
@@ -11669,6 +13368,8 @@ cols12tiles1:
 	JMP cols12tiles1go
 cols12tiles1load:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS (DX), Z0
 	ADDQ R12, DX
 	VMOVUPS (DX), Z1
@@ -11693,14 +13394,32 @@ cols12tiles1load:
 	ADDQ R12, DX
 	VMOVUPS (DX), Z11
 cols12tiles1go:
+	CMPQ Gemm_Tile(DI), $0
+	JEQ cols12tiles1strided
+	MOVQ (R8), AX
+	ADDQ Gemm_W(DI), AX
+	ADDQ $8, R8
+	JMP cols12tiles1addressed
+cols12tiles1strided:
 	MOVQ R8, AX
+	ADDQ Gemm_TileBytes(DI), R8
+cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	MOVQ Gemm_K(DI), CX
-	SHRQ $1, CX
-	JZ cols12tiles1odd
+	XORQ R12, R12
+cols12tiles1segment:
+	MOVQ Gemm_Segment(DI), CX
+	TESTQ CX, CX
+	JZ cols12tiles1first
+	MOVQ (CX)(R12*8), CX
+cols12tiles1first:
+	MOVQ Gemm_pairs(DI), R13
+	IMUL3Q $64, R13, R13
+	ADDQ CX, R13
+	CMPQ CX, R13
+	JEQ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
-	VPSLLD $16, (AX), Z12
+	VPSLLD $16, (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -11713,7 +13432,7 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	VPANDD (AX), Z31, Z12
+	VPANDD (AX)(CX*1), Z31, Z12
 	VFMADD231PS.BCST 48(DX), Z12, Z0
 	VFMADD231PS.BCST 52(DX), Z12, Z1
 	VFMADD231PS.BCST 56(DX), Z12, Z2
@@ -11726,15 +13445,14 @@ cols12tiles1pair:
 	VFMADD231PS.BCST 84(DX), Z12, Z9
 	VFMADD231PS.BCST 88(DX), Z12, Z10
 	VFMADD231PS.BCST 92(DX), Z12, Z11
-	ADDQ $64, AX
+	ADDQ $64, CX
 	ADDQ $96, DX
-	DECQ CX
-	JNZ cols12tiles1pair
+	CMPQ CX, R13
+	JNE cols12tiles1pair
 cols12tiles1odd:
-	MOVQ Gemm_K(DI), CX
-	TESTQ $1, CX
-	JZ cols12tiles1store
-	VPSLLD $16, (AX), Z12
+	TESTQ $1, Gemm_K(DI)
+	JZ cols12tiles1next
+	VPSLLD $16, (AX)(CX*1), Z12
 	VFMADD231PS.BCST (DX), Z12, Z0
 	VFMADD231PS.BCST 4(DX), Z12, Z1
 	VFMADD231PS.BCST 8(DX), Z12, Z2
@@ -11747,10 +13465,16 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-cols12tiles1store:
+	ADDQ $48, DX
+cols12tiles1next:
+	INCQ R12
+	CMPQ R12, Gemm_segments(DI)
+	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VADDPS (DX), Z0, Z0
 	ADDQ R12, DX
 	VADDPS (DX), Z1, Z1
@@ -11776,6 +13500,8 @@ cols12tiles1store:
 	VADDPS (DX), Z11, Z11
 cols12tiles1set:
 	MOVQ R10, DX
+	MOVQ Gemm_LDO(DI), R12
+	SHLQ $2, R12
 	VMOVUPS Z0, (DX)
 	ADDQ R12, DX
 	VMOVUPS Z1, (DX)
@@ -11800,8 +13526,6 @@ cols12tiles1set:
 	ADDQ R12, DX
 	VMOVUPS Z11, (DX)
 	ADDQ $64, R10
-	IMUL3Q $1, R9, R13
-	ADDQ R13, R8
 	SUBQ $1, R11
 	JMP cols12tiles1
 cols12tiles1end:

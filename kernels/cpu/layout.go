@@ -53,19 +53,6 @@ func ElemOffset(f Format, k, lane int) int {
 	return (k/2*TileRows+lane)*4 + k%2*2
 }
 
-// storeElem rounds v to f and writes it to column k of lane.
-func storeElem(tile []byte, f Format, k, lane int, v float32) {
-	at := tile[ElemOffset(f, k, lane):]
-	switch f {
-	case F32:
-		binary.LittleEndian.PutUint32(at, math.Float32bits(v))
-	case F16:
-		binary.LittleEndian.PutUint16(at, F32ToF16(v))
-	case BF16:
-		binary.LittleEndian.PutUint16(at, F32ToBF16(v))
-	}
-}
-
 // LoadRow widens one lane of a tile: dst[k] for every k below len(dst).
 func LoadRow(dst []float32, tile []byte, f Format, lane int) {
 	for k := range dst {
@@ -125,14 +112,37 @@ func packWords(tile, row []byte, lane int) {
 
 // StoreLane rounds v to f and writes it to one lane of a tile: v[k] to column k.
 func StoreLane(tile []byte, f Format, lane int, v []float32) {
-	for k, x := range v {
-		storeElem(tile, f, k, lane, x)
+	switch f {
+	case F32:
+		for i, x := range v {
+			binary.LittleEndian.PutUint32(tile[(i*TileRows+lane)*4:], math.Float32bits(x))
+		}
+	case F16:
+		for i, x := range v {
+			binary.LittleEndian.PutUint16(tile[(i*TileRows+lane)*2:], F32ToF16(x))
+		}
+	case BF16:
+		for i, x := range v {
+			binary.LittleEndian.PutUint16(tile[ElemOffset(BF16, i, lane):], F32ToBF16(x))
+		}
 	}
 }
 
 // StoreColumn rounds v to f and writes it to one column: v[lane] to lane.
 func StoreColumn(tile []byte, f Format, k int, v []float32) {
-	for lane, x := range v {
-		storeElem(tile, f, k, lane, x)
+	at := tile[ElemOffset(f, k, 0):]
+	switch f {
+	case F32:
+		for lane, x := range v {
+			binary.LittleEndian.PutUint32(at[lane*4:], math.Float32bits(x))
+		}
+	case F16:
+		for lane, x := range v {
+			binary.LittleEndian.PutUint16(at[lane*2:], F32ToF16(x))
+		}
+	case BF16:
+		for lane, x := range v {
+			binary.LittleEndian.PutUint16(at[lane*4:], F32ToBF16(x))
+		}
 	}
 }

@@ -37,3 +37,30 @@ quad:
 done:
 	VZEROUPPER
 	RET
+
+// func packTwo(dst, src *float32, quads, ldBytes, strideBytes int)
+TEXT ·packTwo(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ quads+16(FP), CX
+	MOVQ ldBytes+24(FP), R8
+	MOVQ strideBytes+32(FP), R9
+	LEAQ (R9)(R9*2), R11
+	TESTQ CX, CX
+	JLE done
+quad:
+	VMOVUPS (SI), X0
+	VMOVUPS (SI)(R8*1), X1
+	VUNPCKLPS X1, X0, X2
+	VUNPCKHPS X1, X0, X3
+	VMOVLPS X2, (DI)
+	VMOVHPS X2, (DI)(R9*1)
+	VMOVLPS X3, (DI)(R9*2)
+	VMOVHPS X3, (DI)(R11*1)
+	ADDQ $16, SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ quad
+done:
+	VZEROUPPER
+	RET

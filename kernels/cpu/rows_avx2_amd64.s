@@ -257,12 +257,11 @@ done:
 	VZEROUPPER
 	RET
 
-// func scaleMaxAVX2(x *float32, groups int, scale float32, acc *lanes)
-TEXT ·scaleMaxAVX2(SB), NOSPLIT, $0-32
+// func scaleMaxAVX2(x *float32, groups int, scale float32) float32
+TEXT ·scaleMaxAVX2(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ groups+8(FP), CX
 	VBROADCASTSS scale+16(FP), Y4
-	MOVQ acc+24(FP), SI
 	VMOVUPS expTable<>+896(SB), Y0
 	VMOVUPS expTable<>+896(SB), Y1
 	TESTQ CX, CX
@@ -278,17 +277,22 @@ group:
 	DECQ CX
 	JNZ group
 done:
-	VMOVUPS Y0, (SI)
-	VMOVUPS Y1, 32(SI)
+	VMAXPS Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $14, X0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $1, X0, X1
+	VMAXSS X1, X0, X0
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
-// func expSumAVX2(x *float32, groups int, shift float32, acc *lanes)
-TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
+// func expSumAVX2(x *float32, groups int, shift float32) float32
+TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ groups+8(FP), CX
 	VBROADCASTSS shift+16(FP), Y8
-	MOVQ acc+24(FP), SI
 	VMOVUPS expTable<>+0(SB), Y14
 	VMOVUPS expTable<>+64(SB), Y15
 	VXORPS Y6, Y6, Y6
@@ -346,7 +350,13 @@ group:
 	DECQ CX
 	JNZ group
 done:
-	VMOVUPS Y6, (SI)
-	VMOVUPS Y7, 32(SI)
+	VADDPS Y7, Y6, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPERMILPS $14, X0, X1
+	VADDPS X1, X0, X0
+	VPERMILPS $1, X0, X1
+	VADDSS X1, X0, X0
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET

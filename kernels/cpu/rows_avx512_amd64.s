@@ -225,12 +225,11 @@ done:
 	VZEROUPPER
 	RET
 
-// func scaleMaxAVX512(x *float32, groups int, scale float32, acc *lanes)
-TEXT ·scaleMaxAVX512(SB), NOSPLIT, $0-32
+// func scaleMaxAVX512(x *float32, groups int, scale float32) float32
+TEXT ·scaleMaxAVX512(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ groups+8(FP), CX
 	VBROADCASTSS scale+16(FP), Z4
-	MOVQ acc+24(FP), SI
 	VMOVUPS expTable<>+896(SB), Z0
 	TESTQ CX, CX
 	JLE done
@@ -242,16 +241,23 @@ group:
 	DECQ CX
 	JNZ group
 done:
-	VMOVUPS Z0, (SI)
+	VEXTRACTF64X4 $1, Z0, Y1
+	VMAXPS Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $14, X0, X1
+	VMAXPS X1, X0, X0
+	VPERMILPS $1, X0, X1
+	VMAXSS X1, X0, X0
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
-// func expSumAVX512(x *float32, groups int, shift float32, acc *lanes)
-TEXT ·expSumAVX512(SB), NOSPLIT, $0-32
+// func expSumAVX512(x *float32, groups int, shift float32) float32
+TEXT ·expSumAVX512(SB), NOSPLIT, $0-28
 	MOVQ x+0(FP), AX
 	MOVQ groups+8(FP), CX
 	VBROADCASTSS shift+16(FP), Z8
-	MOVQ acc+24(FP), SI
 	VMOVUPS expTable<>+0(SB), Z14
 	VMOVUPS expTable<>+64(SB), Z15
 	VPXORD Z6, Z6, Z6
@@ -285,6 +291,14 @@ group:
 	DECQ CX
 	JNZ group
 done:
-	VMOVUPS Z6, (SI)
+	VEXTRACTF64X4 $1, Z6, Y1
+	VADDPS Y1, Y6, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS X1, X0, X0
+	VPERMILPS $14, X0, X1
+	VADDPS X1, X0, X0
+	VPERMILPS $1, X0, X1
+	VADDSS X1, X0, X0
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET

@@ -66,20 +66,25 @@ func ScaleMax(t Tier, x []float32, scale float32) float32 {
 // infinity becomes 0.
 func ExpSum(t Tier, x []float32, shift float32) float32 {
 	checkPadded(x)
+	if sum, ok := expSumAsm(t, x, shift); ok {
+		return sum
+	}
 	var acc lanes
-	if !expSumAsm(t, x, shift, &acc) {
-		for i := range x {
-			x[i] = exp32(x[i] - shift)
-			acc[i%TileRows] += x[i]
-		}
+	for i := range x {
+		x[i] = exp32(x[i] - shift)
+		acc[i%TileRows] += x[i]
 	}
 	return acc.sum()
 }
 
 func checkPadded(x []float32) {
 	if len(x) == 0 || len(x)%TileRows != 0 {
-		panic(fmt.Sprintf("kernels/cpu: row of %d is not padded to a multiple of %d", len(x), TileRows))
+		notPadded(len(x))
 	}
+}
+
+func notPadded(n int) {
+	panic(fmt.Sprintf("kernels/cpu: row of %d is not padded to a multiple of %d", n, TileRows))
 }
 
 // Constants of exp32: exp(x) = 2^n * exp(r), r = x - n*ln 2, with ln 2 in two

@@ -4,10 +4,14 @@ import "fmt"
 
 // Registers of a product:
 //
-//	DI  the Gemm                 R8  first tile of the group   R9   bytes between tiles
-//	R10 output of the group      R11 tiles left                R12  bytes between output rows
-//	AX  weights, tiles 0-3       SI  weights, tiles 4-7        BX   3 * R9
-//	DX  panel, then output       CX  pairs of columns left     R13  scratch
+//	DI              the Gemm
+//	R8              the group's first tile, or where its offset is in Gemm.Tile
+//	R10             output of the group
+//	R11             tiles left
+//	R12             segment
+//	AX, BX, SI, R9  the group's tiles
+//	CX, R13         offset in every tile of the column at hand, and where to stop
+//	DX              panel, then output rows
 //
 // Columns are taken two at a time, because a BF16 tile holds them in pairs; an
 // odd last one is computed after the loop.
@@ -26,21 +30,13 @@ func gemms(f *file, s *isa) {
 		f.function("gemm"+w.name+s.name, "(args *Gemm)", 8)
 		f.op("MOVQ", "args+0(FP)", "DI")
 		f.op("MOVQ", "Gemm_W(DI)", "R8")
-		f.op("MOVQ", "Gemm_TileBytes(DI)", "R9")
+		f.op("MOVQ", "Gemm_Tile(DI)", "AX")
+		f.op("TESTQ", "AX", "AX")
+		f.op("CMOVQNE", "AX", "R8")
 		f.op("MOVQ", "Gemm_Out(DI)", "R10")
 		f.op("MOVQ", "Gemm_Tiles(DI)", "R11")
-		f.op("MOVQ", "Gemm_LDO(DI)", "R12")
-		f.op("SHLQ", imm(2), "R12")
-		f.op("LEAQ", "(R9)(R9*2)", "BX")
 		if w.name == "BF16" {
-			k := &kernel{file: f, isa: s, format: w}
-			f.comment("the mask of odd columns: the high half of every lane")
-			if s.evex {
-				f.op("VPTERNLOGD", imm(255), k.mask(), k.mask(), k.mask())
-			} else {
-				f.op("VPCMPEQD", k.mask(), k.mask(), k.mask())
-			}
-			f.op("VPSLLD", imm(16), k.mask(), k.mask())
+			(&kernel{file: f, isa: s, format: w}).makeMask()
 		}
 		f.op("MOVQ", "Gemm_NR(DI)", "R13")
 		for nr := 2; nr <= s.maxCols; nr++ {
@@ -56,6 +52,9 @@ func gemms(f *file, s *isa) {
 		}
 	}
 }
+
+// tileRegs hold the addresses of a group's tiles.
+var tileRegs = []string{"AX", "BX", "SI", "R9"}
 
 // kernel is the code for tiles tiles times nr columns.
 type kernel struct {
@@ -86,44 +85,79 @@ func (k *kernel) last() int {
 	return 15
 }
 
-// group loops over groups of k.tiles tiles while as many are left.
+// makeMask sets the mask of a pair's odd column: the high half of every lane.
+func (k *kernel) makeMask() {
+	if k.evex {
+		k.op("VPTERNLOGD", imm(255), k.mask(), k.mask(), k.mask())
+	} else {
+		k.op("VPCMPEQD", k.mask(), k.mask(), k.mask())
+	}
+	k.op("VPSLLD", imm(16), k.mask(), k.mask())
+}
+
+// group loops over groups of k.tiles tiles while as many are left, and in each
+// over segments and pairs of columns.
 func (k *kernel) group() {
 	name := fmt.Sprintf("cols%dtiles%d", k.nr, k.tiles)
 	k.label(name)
 	k.op("CMPQ", "R11", imm(k.tiles))
 	k.op("JLT", name+"end")
 	k.start(name)
-	k.op("MOVQ", "R8", "AX")
-	if k.tiles > 4 {
-		k.op("LEAQ", "(R8)(R9*4)", "SI")
-	}
+	k.address(name)
 	k.op("MOVQ", "Gemm_X(DI)", "DX")
-	k.op("MOVQ", "Gemm_K(DI)", "CX")
-	k.op("SHRQ", imm(1), "CX")
-	k.op("JZ", name+"odd")
+	k.op("XORQ", "R12", "R12")
+	k.label(name + "segment")
+	k.op("MOVQ", "Gemm_Segment(DI)", "CX")
+	k.op("TESTQ", "CX", "CX")
+	k.op("JZ", name+"first")
+	k.op("MOVQ", "(CX)(R12*8)", "CX")
+	k.label(name + "first")
+	k.op("MOVQ", "Gemm_pairs(DI)", "R13")
+	k.op("IMUL3Q", imm(k.pair), "R13", "R13")
+	k.op("ADDQ", "CX", "R13")
+	k.op("CMPQ", "CX", "R13")
+	k.op("JEQ", name+"odd")
 	k.op("PCALIGN", imm(32))
 	k.label(name + "pair")
 	k.column(0)
 	k.column(1)
-	k.op("ADDQ", imm(k.pair), "AX")
-	if k.tiles > 4 {
-		k.op("ADDQ", imm(k.pair), "SI")
-	}
+	k.op("ADDQ", imm(k.pair), "CX")
 	k.op("ADDQ", imm(8*k.nr), "DX")
-	k.op("DECQ", "CX")
-	k.op("JNZ", name+"pair")
+	k.op("CMPQ", "CX", "R13")
+	k.op("JNE", name+"pair")
 	k.label(name + "odd")
-	k.op("MOVQ", "Gemm_K(DI)", "CX")
-	k.op("TESTQ", imm(1), "CX")
-	k.op("JZ", name+"store")
+	k.op("TESTQ", imm(1), "Gemm_K(DI)")
+	k.op("JZ", name+"next")
 	k.column(0)
+	k.op("ADDQ", imm(4*k.nr), "DX")
+	k.label(name + "next")
+	k.op("INCQ", "R12")
+	k.op("CMPQ", "R12", "Gemm_segments(DI)")
+	k.op("JLT", name+"segment")
 	k.finish(name)
 	k.op("ADDQ", imm(64*k.tiles), "R10")
-	k.op("IMUL3Q", imm(k.tiles), "R9", "R13")
-	k.op("ADDQ", "R13", "R8")
 	k.op("SUBQ", imm(k.tiles), "R11")
 	k.op("JMP", name)
 	k.label(name + "end")
+}
+
+// address loads the tiles' addresses and moves on to the next group's.
+func (k *kernel) address(name string) {
+	tiles := tileRegs[:k.tiles]
+	k.op("CMPQ", "Gemm_Tile(DI)", imm(0))
+	k.op("JEQ", name+"strided")
+	for i, r := range tiles {
+		k.op("MOVQ", mem(8*i, "R8"), r)
+		k.op("ADDQ", "Gemm_W(DI)", r)
+	}
+	k.op("ADDQ", imm(8*k.tiles), "R8")
+	k.op("JMP", name+"addressed")
+	k.label(name + "strided")
+	for _, r := range tiles {
+		k.op("MOVQ", "R8", r)
+		k.op("ADDQ", "Gemm_TileBytes(DI)", "R8")
+	}
+	k.label(name + "addressed")
 }
 
 // start clears the accumulators, or with Continue loads them.
@@ -133,7 +167,7 @@ func (k *kernel) start(name string) {
 	k.each(func(tile, col, part int) { k.zero(k.file, k.acc(tile, col, part)) }, nil)
 	k.op("JMP", name+"go")
 	k.label(name + "load")
-	k.op("MOVQ", "R10", "DX")
+	k.firstRow()
 	k.each(func(tile, col, part int) {
 		k.op("VMOVUPS", k.output(tile, part), k.acc(tile, col, part))
 	}, k.nextRow)
@@ -142,16 +176,15 @@ func (k *kernel) start(name string) {
 
 // finish stores the accumulators, with Add after adding what is there.
 func (k *kernel) finish(name string) {
-	k.label(name + "store")
 	k.op("CMPQ", "Gemm_Finish(DI)", "$const_Add")
 	k.op("JNE", name+"set")
-	k.op("MOVQ", "R10", "DX")
+	k.firstRow()
 	k.each(func(tile, col, part int) {
 		a := k.acc(tile, col, part)
 		k.op("VADDPS", k.output(tile, part), a, a)
 	}, k.nextRow)
 	k.label(name + "set")
-	k.op("MOVQ", "R10", "DX")
+	k.firstRow()
 	k.each(func(tile, col, part int) {
 		k.op("VMOVUPS", k.acc(tile, col, part), k.output(tile, part))
 	}, k.nextRow)
@@ -169,6 +202,15 @@ func (k *kernel) each(visit func(tile, col, part int), between func()) {
 				visit(tile, col, part)
 			}
 		}
+	}
+}
+
+// firstRow points DX at the group's output and R12 holds the distance of rows.
+func (k *kernel) firstRow() {
+	k.op("MOVQ", "R10", "DX")
+	if k.nr > 1 {
+		k.op("MOVQ", "Gemm_LDO(DI)", "R12")
+		k.op("SHLQ", imm(2), "R12")
 	}
 }
 
@@ -250,10 +292,5 @@ func (k *kernel) tileAt(tile, part, odd int) string {
 	case "BF16": // both columns are in the same lanes
 		disp = k.isa.width * part
 	}
-	base := "AX"
-	if tile >= 4 {
-		base, tile = "SI", tile-4
-	}
-	at := mem(disp, base)
-	return at + [...]string{"", "(R9*1)", "(R9*2)", "(BX*1)"}[tile]
+	return mem(disp, tileRegs[tile]) + "(CX*1)"
 }

@@ -12,9 +12,9 @@ type isa struct {
 	evex       bool // masks, broadcasts in operands, 32 registers
 	maxCols    int
 	// tiles lists, for a panel of nr columns, how many tiles are computed at
-	// once: the largest group that the registers hold, then smaller ones for
-	// the rest. Eight or more chains keep two FMA units with a latency of four
-	// cycles busy.
+	// once: the largest group that the registers hold, at most four, then
+	// smaller ones for the rest. Eight or more chains keep two FMA units with a
+	// latency of four cycles busy; fewer suffice where memory is the limit.
 	tiles func(nr int) []int
 }
 
@@ -23,7 +23,7 @@ var avx512 = &isa{
 	tiles: func(nr int) []int {
 		switch {
 		case nr <= 2:
-			return []int{8, 4, 1}
+			return []int{4, 2, 1}
 		case nr <= 6:
 			return []int{4, 1}
 		}
@@ -36,7 +36,7 @@ var avx2 = &isa{
 	tiles: func(nr int) []int {
 		switch nr {
 		case 1:
-			return []int{4, 1}
+			return []int{4, 2, 1}
 		case 2:
 			return []int{2, 1}
 		}

@@ -37,10 +37,13 @@ func generate() map[string][]byte {
 	}
 	p := newFile(`#include "textflag.h"`)
 	packFour(p)
+	packTwo(p)
 	files["pack_amd64.s"] = p.bytes()
-	decl.line("")
-	decl.line("//go:noescape")
-	decl.line("func packFour(dst, src *float32, quads, ldBytes, strideBytes int)")
+	for _, name := range []string{"packFour", "packTwo"} {
+		decl.line("")
+		decl.line("//go:noescape")
+		decl.line("func %s(dst, src *float32, quads, ldBytes, strideBytes int)", name)
+	}
 	files["decl_amd64.go"] = decl.bytes()
 	return files
 }
@@ -54,8 +57,8 @@ func declare(f *file, s *isa) {
 		"sumSquares%s(x *float32, groups int, acc *lanes)",
 		"scaleMul%s(dst, x, w *float32, groups int, scale float32)",
 		"siluMul%s(dst, gate, up *float32, groups int)",
-		"scaleMax%s(x *float32, groups int, scale float32, acc *lanes)",
-		"expSum%s(x *float32, groups int, shift float32, acc *lanes)",
+		"scaleMax%s(x *float32, groups int, scale float32) float32",
+		"expSum%s(x *float32, groups int, shift float32) float32",
 	} {
 		f.line("")
 		f.line("//go:noescape")

@@ -37,3 +37,32 @@ func packFour(f *file) {
 	f.label("done")
 	f.end()
 }
+
+// packTwo interleaves two rows, four columns at a time, for the rows that
+// packFour leaves.
+func packTwo(f *file) {
+	f.function("packTwo", "(dst, src *float32, quads, ldBytes, strideBytes int)", 40)
+	f.op("MOVQ", "dst+0(FP)", "DI")
+	f.op("MOVQ", "src+8(FP)", "SI")
+	f.op("MOVQ", "quads+16(FP)", "CX")
+	f.op("MOVQ", "ldBytes+24(FP)", "R8")
+	f.op("MOVQ", "strideBytes+32(FP)", "R9")
+	f.op("LEAQ", "(R9)(R9*2)", "R11")
+	f.op("TESTQ", "CX", "CX")
+	f.op("JLE", "done")
+	f.label("quad")
+	f.op("VMOVUPS", "(SI)", "X0")
+	f.op("VMOVUPS", "(SI)(R8*1)", "X1")
+	f.op("VUNPCKLPS", "X1", "X0", "X2")
+	f.op("VUNPCKHPS", "X1", "X0", "X3")
+	f.op("VMOVLPS", "X2", "(DI)")
+	f.op("VMOVHPS", "X2", "(DI)(R9*1)")
+	f.op("VMOVLPS", "X3", "(DI)(R9*2)")
+	f.op("VMOVHPS", "X3", "(DI)(R11*1)")
+	f.op("ADDQ", imm(16), "SI")
+	f.op("LEAQ", "(DI)(R9*4)", "DI")
+	f.op("DECQ", "CX")
+	f.op("JNZ", "quad")
+	f.label("done")
+	f.end()
+}

@@ -87,11 +87,23 @@ func (k rowKernel) loop(body func(part int), cursors ...string) {
 // part is the address of a part of the group at a cursor.
 func (k rowKernel) part(part int, base string) string { return mem(k.width*part, base) }
 
-// saveLanes writes registers first, first+1, … to the lanes at SI.
-func (k rowKernel) saveLanes(first int) {
-	for part := range k.parts {
-		k.op("VMOVUPS", k.reg(first+part), k.part(part, "SI"))
+// reduce combines the sixteen lanes in register first (and the next) to one
+// result, in the order of lanes.sum: 8 apart, 4 apart, 2 apart, neighbours. It
+// uses registers 0 and 1.
+func (k rowKernel) reduce(op string, first int) {
+	if k.evex {
+		k.op("VEXTRACTF64X4", imm(1), k.reg(first), "Y1")
+		k.op(op+"PS", "Y1", fmt.Sprintf("Y%d", first), "Y0")
+	} else {
+		k.op(op+"PS", k.reg(first+1), k.reg(first), "Y0")
 	}
+	k.op("VEXTRACTF128", imm(1), "Y0", "X1")
+	k.op(op+"PS", "X1", "X0", "X0")
+	k.op("VPERMILPS", imm(0x0e), "X0", "X1")
+	k.op(op+"PS", "X1", "X0", "X0")
+	k.op("VPERMILPS", imm(1), "X0", "X1")
+	k.op(op+"SS", "X1", "X0", "X0")
+	k.op("VMOVSS", "X0", "ret+24(FP)")
 }
 
 func (k rowKernel) sumSquares() {
@@ -107,7 +119,9 @@ func (k rowKernel) sumSquares() {
 		k.op("VMOVUPS", k.part(part, "AX"), x)
 		k.op("VFMADD231PS", x, x, k.reg(part))
 	}, "AX")
-	k.saveLanes(0)
+	for part := range k.parts {
+		k.op("VMOVUPS", k.reg(part), k.part(part, "SI"))
+	}
 	k.end()
 }
 
@@ -148,11 +162,10 @@ func (k rowKernel) siluMul() {
 }
 
 func (k rowKernel) scaleMax() {
-	k.function("scaleMax"+k.name, "(x *float32, groups int, scale float32, acc *lanes)", 32)
+	k.function("scaleMax"+k.name, "(x *float32, groups int, scale float32) float32", 28)
 	k.op("MOVQ", "x+0(FP)", "AX")
 	k.op("MOVQ", "groups+8(FP)", "CX")
 	k.op("VBROADCASTSS", "scale+16(FP)", k.reg(4))
-	k.op("MOVQ", "acc+24(FP)", "SI")
 	for part := range k.parts {
 		k.op("VMOVUPS", constant("lowest"), k.reg(part))
 	}
@@ -162,16 +175,15 @@ func (k rowKernel) scaleMax() {
 		k.op("VMOVUPS", x, k.part(part, "AX"))
 		k.op("VMAXPS", x, k.reg(part), k.reg(part))
 	}, "AX")
-	k.saveLanes(0)
+	k.reduce("VMAX", 0)
 	k.end()
 }
 
 func (k rowKernel) expSum() {
-	k.function("expSum"+k.name, "(x *float32, groups int, shift float32, acc *lanes)", 32)
+	k.function("expSum"+k.name, "(x *float32, groups int, shift float32) float32", 28)
 	k.op("MOVQ", "x+0(FP)", "AX")
 	k.op("MOVQ", "groups+8(FP)", "CX")
 	k.op("VBROADCASTSS", "shift+16(FP)", k.reg(8))
-	k.op("MOVQ", "acc+24(FP)", "SI")
 	k.loadLimits()
 	for part := range k.parts {
 		k.zero(k.file, k.reg(6+part))
@@ -184,7 +196,7 @@ func (k rowKernel) expSum() {
 		k.op("VMOVUPS", x, k.part(part, "AX"))
 		k.op("VADDPS", x, k.reg(6+part), k.reg(6+part))
 	}, "AX")
-	k.saveLanes(6)
+	k.reduce("VADD", 6)
 	k.end()
 }
 

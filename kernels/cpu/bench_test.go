@@ -1,0 +1,68 @@
+package cpu_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/troupe-llm/troupe/kernels/cpu"
+)
+
+// BenchmarkGemm reports arithmetic and weight traffic for weights that stay in a
+// core's cache.
+func BenchmarkGemm(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const k, tiles = 192, 64
+	for _, tier := range cpu.Tiers() {
+		for _, f := range formats {
+			w := packed(r, f, tiles, k)
+			for _, nr := range []int{1, 2, 4, 6, 8, 12} {
+				if nr > tier.MaxCols() {
+					continue
+				}
+				b.Run(fmt.Sprintf("%v/%s/cols=%d", tier, [...]string{"f32", "f16", "bf16"}[f], nr), func(b *testing.B) {
+					g := cpu.Gemm{
+						W: w, X: normal(r, k*nr), Out: make([]float32, nr*tiles*cpu.TileRows),
+						K: k, NR: nr, Tiles: tiles, TileBytes: cpu.TileBytes(f, k), LDO: tiles * cpu.TileRows, Format: f,
+					}
+					b.ReportAllocs()
+					b.SetBytes(int64(len(w)))
+					for b.Loop() {
+						g.Run(tier)
+					}
+					flop := float64(2*k*tiles*cpu.TileRows*nr) * float64(b.N)
+					b.ReportMetric(flop/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkRows reports the row operations at the width of a small model.
+func BenchmarkRows(b *testing.B) {
+	r := rand.New(rand.NewPCG(2, 2))
+	const n = 512
+	x, w, dst := normal(r, n), normal(r, n), make([]float32, 12*n)
+	rows := normal(r, 12*n)
+	for _, tier := range cpu.Tiers() {
+		for _, op := range []struct {
+			name string
+			run  func()
+		}{
+			{"SumSquares", func() { cpu.SumSquares(tier, x) }},
+			{"ScaleMul", func() { cpu.ScaleMul(tier, dst, x, w, 0.5) }},
+			{"SiluMul", func() { cpu.SiluMul(tier, dst, x, w) }},
+			{"ScaleMax", func() { cpu.ScaleMax(tier, x, 1) }},
+			{"ExpSum", func() { copy(dst[:n], x); cpu.ExpSum(tier, dst[:n], 100) }},
+			{"PackPanel", func() { cpu.PackPanel(tier, dst, rows, n, 12, n) }},
+		} {
+			b.Run(fmt.Sprintf("%v/%s", tier, op.name), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(4 * n)
+				for b.Loop() {
+					op.run()
+				}
+			})
+		}
+	}
+}
