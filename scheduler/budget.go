@@ -1,6 +1,9 @@
 package scheduler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // shortShare is the part of the prefill budget kept for short prefills, one in
 // so many, and the part of MaxNumBatchedTokens that a short prefill may have at
@@ -27,7 +30,8 @@ func (s *Scheduler) newBudget(numTokens int) budget {
 	return b
 }
 
-// take returns how many of its want remaining tokens a prefill gets.
+// take returns how many of its want remaining tokens a prefill gets: without
+// chunked prefill, all or none.
 func (b *budget) take(seq *Sequence, want int) int {
 	n := min(want, b.s.chunkLimit())
 	if want <= b.s.waiting.shortLimit && b.s.mayPass(seq, b.floor) {
@@ -37,8 +41,6 @@ func (b *budget) take(seq *Sequence, want int) int {
 	}
 	if n < want {
 		if !b.s.config.EnableChunkedPrefill {
-			// Nothing passes a prompt that waits for a step with room for it.
-			b.lane = 0
 			return 0
 		}
 		b.floor = min(b.floor, seq.Priority)
@@ -81,19 +83,11 @@ func (s *Scheduler) topUp(b *budget) {
 // younger short one gets its first token in this step, so that the short one is
 // first. The next step counts it as a decode, so this happens once.
 func (s *Scheduler) holdBack() {
-	var youngest *Sequence // of the short ones that get their first token
 	for _, seq := range s.batch {
-		if len(seq.tokens) <= s.waiting.shortLimit && seq.getsFirstToken() &&
-			(youngest == nil || s.less(youngest, seq)) {
-			youngest = seq
-		}
-	}
-	if youngest == nil {
-		return
-	}
-	for _, seq := range s.batch {
-		if seq.chunked && len(seq.tokens) > s.waiting.shortLimit && seq.getsFirstToken() &&
-			seq.numScheduled > 1 && s.less(seq, youngest) && s.mayPass(youngest, seq.Priority) {
+		if seq.chunked && seq.getsFirstToken() && seq.numScheduled > 1 && !s.waiting.isShort(seq) &&
+			slices.ContainsFunc(s.batch, func(other *Sequence) bool {
+				return s.waiting.isShort(other) && other.getsFirstToken() && s.less(seq, other) && s.mayPass(other, seq.Priority)
+			}) {
 			seq.numScheduled--
 		}
 	}

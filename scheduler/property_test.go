@@ -173,6 +173,33 @@ func TestShortBeforeLong(t *testing.T) {
 	})
 }
 
+// TestWaitingOrder: with one seat and whole prompts per step, sequences start in
+// the order of priority, arrival and adding, whatever is aborted meanwhile.
+func TestWaitingOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newSimulation(t, scheduler.Config{
+			MaxNumSeqs: 1, MaxNumBatchedTokens: 16, MaxModelLen: 16, NumBlocks: 64, BlockSize: 4,
+			Policy: rapid.SampledFrom([]scheduler.Policy{scheduler.FCFS, scheduler.Priority}).Draw(t, "policy"),
+		})
+		for range rapid.IntRange(1, 40).Draw(t, "sequences") {
+			o := promptOptions(rapid.IntRange(1, 8).Draw(t, "prompt"), 1) // short and long ones
+			o.Priority = rapid.IntRange(0, 3).Draw(t, "priority")
+			o.Arrival = rapid.Int64Range(0, 3).Draw(t, "arrival")
+			m.add(o)
+		}
+		for len(m.live()) > 0 {
+			for _, e := range rapid.SliceOfN(rapid.SampledFrom(m.live()), 0, 2).Draw(t, "abort") {
+				m.abort(e)
+			}
+			if oldest := m.oldest(); oldest != nil {
+				m.schedule()
+				require.Equal(t, oldest.seq.ID, m.plan.Sequences[0].SeqID)
+				m.commit(func() bool { return false })
+			}
+		}
+	})
+}
+
 func promptOptions(numPrompt, maxTokens int) scheduler.SequenceOptions {
 	return scheduler.SequenceOptions{
 		Prompt: make([]int32, numPrompt),

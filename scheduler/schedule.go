@@ -155,18 +155,12 @@ func (s *Scheduler) fillIsolated() bool {
 	return false
 }
 
-// fillAlone selects one isolated sequence. To get a seat and blocks it may
-// preempt any that rank after it, or a stream of new sequences could keep it
-// waiting for ever.
+// fillAlone selects one isolated sequence.
 func (s *Scheduler) fillAlone(seq *Sequence) bool {
 	starts := !seq.running
 	if starts {
-		if len(s.running) == s.config.MaxNumSeqs {
-			youngest := s.running[len(s.running)-1]
-			if s.less(youngest, seq) {
-				return false
-			}
-			s.preempt(youngest)
+		if !s.makeRoom(seq) {
+			return false
 		}
 		s.start(seq, s.cache.Match(&seq.table, seq.reusable()))
 	}
@@ -181,6 +175,31 @@ func (s *Scheduler) fillAlone(seq *Sequence) bool {
 		s.preempt(seq)
 	}
 	return false
+}
+
+// makeRoom reports whether a waiting isolated sequence can have a seat, which it
+// frees, and blocks. For both it may preempt any that rank after it, or a stream
+// of new sequences could keep it waiting for ever; but none if that is no use.
+func (s *Scheduler) makeRoom(seq *Sequence) bool {
+	m := s.cache.Match(&seq.table, seq.reusable())
+	need := s.cache.BlocksFor(len(seq.tokens)) - m.NumBlocks() + m.NumIdle
+	have := s.cache.NumAvailable()
+	for _, other := range s.running {
+		if s.less(seq, other) {
+			have += len(other.table.Blocks())
+		}
+	}
+	if need > have {
+		return false
+	}
+	if len(s.running) == s.config.MaxNumSeqs {
+		youngest := s.running[len(s.running)-1]
+		if s.less(youngest, seq) {
+			return false
+		}
+		s.preempt(youngest)
+	}
+	return true
 }
 
 // writePlan fills the plan from batch.

@@ -12,10 +12,13 @@ func newWaiting(less func(a, b *Sequence) bool, shortLimit int) waiting {
 	return waiting{shortLimit: shortLimit, short: rankHeap{less: less}, long: rankHeap{less: less}}
 }
 
+// isShort reports whether a prefill of all of seq's tokens may pass long ones.
+func (w *waiting) isShort(seq *Sequence) bool { return len(seq.tokens) <= w.shortLimit }
+
 // heapFor returns the heap that holds seq, or is to hold it. It does not change
 // while seq waits.
 func (w *waiting) heapFor(seq *Sequence) *rankHeap {
-	if len(seq.tokens) <= w.shortLimit {
+	if w.isShort(seq) {
 		return &w.short
 	}
 	return &w.long
