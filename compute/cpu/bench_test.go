@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -73,11 +74,19 @@ func newDecoder(t testing.TB, b *cpu.Backend, s decoderShape, rows, blocks int) 
 	}
 	d.x, d.h, d.qkvBuf, d.att = buffer(rows, s.hidden), buffer(rows, s.hidden), buffer(rows, qkv), buffer(rows, inner)
 	d.gate, d.act, d.last, d.logits = buffer(rows, 2*s.ffn), buffer(rows, s.ffn), buffer(rows, s.hidden), buffer(rows, s.vocab)
+	ones := make([]byte, 2*s.hidden)
+	for i := range s.hidden {
+		ones[2*i], ones[2*i+1] = 0x80, 0x3f // 1 in BF16
+	}
 	var err error
-	d.norm, err = b.NewVector(compute.RawTensor{DType: compute.F32, Rows: 1, Cols: s.hidden, Data: make([]byte, 4*s.hidden)})
+	d.norm, err = b.NewVector(compute.RawTensor{DType: compute.BF16, Rows: 1, Cols: s.hidden, Data: ones})
 	require.NoError(t, err)
-	positions := blocks * benchBlock
-	d.rope, err = b.NewRope(compute.RopeTable{HalfDim: s.headDim / 2, Cos: make([]float32, positions*s.headDim/2), Sin: make([]float32, positions*s.headDim/2)})
+	table := compute.RopeTable{HalfDim: s.headDim / 2}
+	for i := range blocks * benchBlock * s.headDim / 2 {
+		sin, cos := math.Sincos(float64(i))
+		table.Cos, table.Sin = append(table.Cos, float32(cos)), append(table.Sin, float32(sin))
+	}
+	d.rope, err = b.NewRope(table)
 	require.NoError(t, err)
 	d.kv, err = b.NewKVCache(compute.KVSpec{NumLayers: s.layers, NumBlocks: blocks, BlockSize: benchBlock, NumKVHeads: s.kvHeads, HeadDim: s.headDim})
 	require.NoError(t, err)

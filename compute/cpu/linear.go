@@ -9,6 +9,9 @@ import (
 const (
 	// chunkBytes of weights stay in a core's own cache while all panels pass.
 	chunkBytes = 256 << 10
+	// soloBytes of weights are read at a time for a single row: assembly cannot
+	// be interrupted, and the garbage collector should not wait long.
+	soloBytes = 1 << 20
 	// blockFloats of activations are packed at a time.
 	blockFloats = 256 << 10
 	// tileGroup is the granule of tiles: kernels take up to so many at once.
@@ -99,10 +102,11 @@ func (t *linearTask) plan() {
 		groups := (w.tiles + t.chunkTiles - 1) / t.chunkTiles
 		t.chunkWidth = max(t.split.panels*groups/want, 1)
 	}
-	if t.rows > 1 {
-		fit := max(chunkBytes/w.tileBytes/tileGroup*tileGroup, tileGroup)
-		t.chunkTiles = min(t.chunkTiles, fit)
+	fit := chunkBytes
+	if t.rows == 1 {
+		fit = soloBytes
 	}
+	t.chunkTiles = min(t.chunkTiles, max(fit/w.tileBytes/tileGroup*tileGroup, tileGroup))
 	t.tileChunks = (w.tiles + t.chunkTiles - 1) / t.chunkTiles
 }
 
