@@ -122,25 +122,31 @@ func (e *Engine) prepareChat(req *infer.Request, b *budget) (*prompt, *infer.Err
 	if err != nil {
 		return nil, err
 	}
-	tokenIDs := e.config.Tokenizer.Encode(rendered.Text, tokenizer.EncodeOptions{
-		AddSpecialTokens: req.AddSpecialTokens,
-		Literal:          rendered.Literal,
-		Limit:            b.encodeLimit(req.TruncateRight),
-	})
-	return e.fit(req, b, rendered.Text, tokenIDs)
+	return e.fit(req, b, rendered.Text, e.encode(req, b, rendered))
 }
 
 func (e *Engine) preparePrompt(req *infer.Request, in *infer.Prompt, b *budget) (*prompt, *infer.Error) {
 	tokenIDs := in.TokenIDs
 	if tokenIDs == nil {
-		tokenIDs = e.config.Tokenizer.Encode(in.Text, tokenizer.EncodeOptions{
-			AddSpecialTokens: req.AddSpecialTokens,
-			Limit:            b.encodeLimit(req.TruncateRight),
-		})
+		tokenIDs = e.encode(req, b, chat.Rendered{Text: in.Text})
 	} else if err := checkTokenIDs("prompt", tokenIDs, e.config.Model.VocabSize); err != nil {
 		return nil, err
 	}
 	return e.fit(req, b, in.Text, tokenIDs)
+}
+
+// encode tokenizes a prompt up to the first token that is one too many.
+func (e *Engine) encode(req *infer.Request, b *budget, text chat.Rendered) []int32 {
+	limit := b.encodeLimit(req.TruncateRight)
+	tokenIDs := e.config.Tokenizer.Encode(text.Text, tokenizer.EncodeOptions{
+		AddSpecialTokens: req.AddSpecialTokens,
+		Literal:          text.Literal,
+		Limit:            limit,
+	})
+	if limit > 0 && len(tokenIDs) > limit {
+		tokenIDs = tokenIDs[:limit+1]
+	}
+	return tokenIDs
 }
 
 // fit truncates a tokenized prompt if the request asked for it, and checks that

@@ -153,10 +153,11 @@ func TestRequestsAreSupervised(t *testing.T) {
 	j := b.newJob(1, nil)
 	b.send(b.pid, &startRequest{job: j})
 	for range j.stream.Ready() {
-		events := j.stream.Drain(nil)
-		if final := events[len(events)-1].Final; final != nil {
-			require.Nil(t, final.Err)
-			return
+		for _, e := range j.stream.Drain(nil) {
+			if e.Final != nil {
+				require.Nil(t, e.Final.Err)
+				return
+			}
 		}
 	}
 }
