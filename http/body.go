@@ -15,8 +15,8 @@ import (
 
 const (
 	firstBodyBuffer = 16 << 10
-	// minBodyRate is the bytes per second that a body must keep up, beyond the
-	// grace of ReadTimeout, so that nobody can hold a connection for ever.
+	// minBodyRate is the bytes per second that a body must keep up in either
+	// direction, so that nobody can hold a connection for ever.
 	minBodyRate = 16 << 10
 	// A server holds at most this many times its body limit in unparsed bodies.
 	bodyBudgetFactor = 8
@@ -98,11 +98,16 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx) ([]byte, error) {
 		case err != nil:
 			return body, bodyError(ctx, err)
 		}
-		allowed := s.opts.ReadTimeout + time.Duration(len(body))*time.Second/minBodyRate
-		if err := ctx.Conn().SetReadDeadline(start.Add(allowed)); err != nil {
+		deadline := start.Add(transferTime(s.opts.ReadTimeout, len(body)))
+		if err := ctx.Conn().SetReadDeadline(deadline); err != nil {
 			return body, bodyError(ctx, err)
 		}
 	}
+}
+
+// transferTime is how long numBytes of a body may take.
+func transferTime(grace time.Duration, numBytes int) time.Duration {
+	return grace + time.Duration(numBytes)*time.Second/minBodyRate
 }
 
 // grow returns body with twice the capacity, at most size (but at least one

@@ -136,7 +136,7 @@ func (e *events) drain() []byte {
 		e.ended = true
 		e.buf = e.writer.AppendFinal(e.buf, event.Final)
 		if event.Final.Err != nil {
-			e.server.opts.Logger.Warn("stream failed", "path", e.exchange.path, "err", event.Final.Err)
+			e.server.opts.Logger.Warn("stream failed", "path", e.exchange.path, "id", e.stream.ID(), "err", event.Final.Err)
 		}
 		break
 	}

@@ -25,7 +25,7 @@ const (
 type exchange struct {
 	start        time.Time
 	route        string // template of the matched route, noRoute until then
-	method, path string
+	method, path string // the path is cut for the log
 	requestID    string // the client's X-Request-Id, "" if it is not valid
 	requestBytes int
 	bodyRead     bool // the whole body was read
@@ -51,12 +51,13 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 			ctx.URI().SetPath(rest)
 		}
 	}
-	x.path = string(ctx.URI().PathOriginal())
+	path := string(ctx.URI().PathOriginal())
+	x.path = path[:min(len(path), maxLogPath)]
 	s.requestID(ctx, x)
 	if s.cors(ctx) {
 		return
 	}
-	if !s.authorized(ctx, x.path) {
+	if !s.authorized(ctx, path) {
 		writeJSON(ctx, fasthttp.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
 		return
 	}
@@ -79,10 +80,13 @@ func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 		ctx.SetConnectionClose()
 		lingerOnClose(ctx.Conn())
 	}
-	_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
-	if !x.streamed {
-		s.observe(x, ctx.Response.StatusCode(), len(ctx.Response.Body()))
+	if x.streamed { // reading its body here would pull the stream
+		_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
+		return
 	}
+	size := len(ctx.Response.Body())
+	_ = ctx.SetWriteDeadline(time.Now().Add(transferTime(s.opts.WriteTimeout, size)))
+	s.observe(x, ctx.Response.StatusCode(), size)
 }
 
 // observe records a request whose answer is over.
@@ -92,7 +96,7 @@ func (s *Server) observe(x *exchange, status, responseBytes int) {
 	if !s.opts.AccessLog || slices.Contains(s.opts.AccessLogExclude, x.path) {
 		return
 	}
-	s.opts.Logger.Info("request", "method", x.method, "path", x.path[:min(len(x.path), maxLogPath)], "status", status,
+	s.opts.Logger.Info("request", "method", x.method, "path", x.path, "status", status,
 		"ms", float64(took.Microseconds())/1e3, "bytes_in", x.requestBytes, "bytes_out", responseBytes, "request_id", x.requestID)
 }
 

@@ -68,7 +68,8 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
 		ctx.Response.Header.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(seconds)))
 	}
 	if problem.Status == http.StatusInternalServerError {
-		s.opts.Logger.Error("request failed", "path", exchangeOf(ctx).path, "err", err)
+		x := exchangeOf(ctx)
+		s.opts.Logger.Error("request failed", "path", x.path, "request_id", x.requestID, "err", err)
 	}
 }
 

@@ -146,16 +146,16 @@ func (o *object) checkMessage() {
 func (o *object) checkParts(content json.RawMessage) {
 	for i, element := range elements(content) {
 		part := parseObject(element, fmt.Sprintf("%scontent[%d]", o.path, i))
-		kind := part.str("type")
+		form := part.str("type")
 		switch {
-		case kind == nil:
+		case form == nil:
 			part.fail(infer.CodeMalformed, "type", "is required")
-		case *kind == "text":
+		case *form == "text":
 			if part.str("text") == nil {
 				part.fail(infer.CodeMalformed, "text", "is required")
 			}
 		default:
-			part.fail(infer.CodeInvalid, "type", "%q is not supported: this model takes text only", excerpt(*kind))
+			part.fail(infer.CodeInvalid, "type", "%q is not supported: this model takes text only", excerpt(*form))
 		}
 		if part.err != nil {
 			if o.err == nil {

@@ -171,17 +171,17 @@ func (o *object) refuseLater() {
 		return
 	}
 	f := parseObject(format, "response_format")
-	kind := f.str("type")
+	form := f.str("type")
 	switch {
 	case f.err != nil && o.err == nil:
 		o.err = f.err
-	case kind == nil:
+	case form == nil:
 		o.fail(infer.CodeMalformed, "response_format.type", "is required")
-	case *kind == "text":
-	case slices.Contains([]string{"json_object", "json_schema", "structural_tag"}, *kind):
-		o.fail(infer.CodeNotImplemented, "response_format", "%q is not supported by this version", *kind)
+	case *form == "text":
+	case slices.Contains([]string{"json_object", "json_schema", "structural_tag"}, *form):
+		o.fail(infer.CodeNotImplemented, "response_format", "%q is not supported by this version", *form)
 	default:
-		o.fail(infer.CodeMalformed, "response_format.type", "unknown: %q", excerpt(*kind))
+		o.fail(infer.CodeMalformed, "response_format.type", "unknown: %q", excerpt(*form))
 	}
 }
 

@@ -93,7 +93,7 @@ func skipValue(b []byte, i int) int {
 			i++
 			continue
 		default:
-			for i < len(b) && !bytes.ContainsRune([]byte(",:]} \t\n\r"), rune(b[i])) {
+			for i < len(b) && !endsScalar(b[i]) {
 				i++
 			}
 		}
@@ -102,6 +102,15 @@ func skipValue(b []byte, i int) int {
 		}
 	}
 	return i
+}
+
+// endsScalar: a number, true, false or null stops before c.
+func endsScalar(c byte) bool {
+	switch c {
+	case ',', ':', ']', '}', ' ', '\t', '\n', '\r':
+		return true
+	}
+	return false
 }
 
 // members iterates over the members of a valid JSON object, in order; values
