@@ -41,7 +41,7 @@ type Options struct {
 	MaxStopStrings  int // longest `stop` list; 0 = 16
 
 	ResponseRole      string // role of generated chat messages; "" = assistant
-	SystemFingerprint string // "" = none: null, or absent in streams
+	SystemFingerprint string // "" = troupe-Version; without a version none: null, or absent in streams
 
 	// APIKeys guard paths below /v1, /v2, /inference and /cohere; none = open.
 	APIKeys []string
@@ -81,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ResponseRole == "" {
 		o.ResponseRole = "assistant"
+	}
+	if o.SystemFingerprint == "" && o.Version != "" {
+		o.SystemFingerprint = "troupe-" + o.Version
 	}
 	o.RootPath = strings.TrimRight(o.RootPath, "/")
 	setDefault(&o.BodyLimit, defaultBodyLimit)

@@ -105,9 +105,7 @@ func (o *object) messages(name string) []json.RawMessage {
 		}
 		m := parseObject(element, fmt.Sprintf("%s[%d]", name, i))
 		if m.checkMessage(); m.err != nil {
-			if o.err == nil {
-				o.err = m.err
-			}
+			o.adopt(m)
 			return nil
 		}
 		list = append(list, element)
@@ -142,26 +140,34 @@ func (o *object) checkMessage() {
 	o.typed("tool_calls", "an array")
 }
 
-// checkParts accepts the parts of a content list: text.
+// textParts are the types of parts that are text, and the field that holds it.
+var textParts = map[string]string{"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+
+// checkParts accepts the parts of a content list: strings and parts of text.
 func (o *object) checkParts(content json.RawMessage) {
 	for i, element := range elements(content) {
-		part := parseObject(element, fmt.Sprintf("%scontent[%d]", o.path, i))
-		form := part.str("type")
-		switch {
-		case form == nil:
-			part.fail(infer.CodeMalformed, "type", "is required")
-		case *form == "text":
-			if part.str("text") == nil {
-				part.fail(infer.CodeMalformed, "text", "is required")
-			}
-		default:
-			part.fail(infer.CodeInvalid, "type", "%q is not supported: this model takes text only", excerpt(*form))
+		if kind(element) == "a string" {
+			continue
 		}
-		if part.err != nil {
-			if o.err == nil {
-				o.err = part.err
-			}
+		part := parseObject(element, fmt.Sprintf("%scontent[%d]", o.path, i))
+		if part.checkPart(); part.err != nil {
+			o.adopt(part)
 			return
 		}
+	}
+}
+
+func (o *object) checkPart() {
+	form := o.str("type")
+	if form == nil {
+		o.fail(infer.CodeMalformed, "type", "is required")
+		return
+	}
+	field, ok := textParts[*form]
+	switch {
+	case !ok:
+		o.fail(infer.CodeInvalid, "type", "%q is not supported: this model takes text only", excerpt(*form))
+	case o.str(field) == nil:
+		o.fail(infer.CodeMalformed, field, "is required")
 	}
 }

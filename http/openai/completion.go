@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-llm/troupe/infer"
 )
 
-// defaultMaxTokens is the limit of a completion that names none.
+// defaultMaxTokens is what the engine gives a completion that names no limit.
 const defaultMaxTokens = 16
 
 // ParseCompletion reads the body of POST /v1/completions.
@@ -23,7 +23,8 @@ func ParseCompletion(body []byte, p *Profile, e Envelope) (*Call, error) {
 	c.Reply.Echo = r.Echo
 	p.completionLogprobs(o, c)
 	p.completionMaxTokens(o, r)
-	r.Sampling.MinTokens = p.minTokens(o, r.MaxTokens)
+	limit := or(r.MaxTokens, defaultMaxTokens)
+	r.Sampling.MinTokens = p.minTokens(o, &limit)
 	r.Prompts = p.prompts(o)
 	c.Reply.NumChoices = len(r.Prompts) * r.N
 	if c.Reply.NumChoices > p.MaxNumSequences {
@@ -51,15 +52,8 @@ func (p *Profile) completionLogprobs(o *object, c *Call) {
 
 func (p *Profile) completionMaxTokens(o *object, r *infer.Request) {
 	r.MaxTokens, r.MaxTokensParam = p.maxTokens(o, "max_tokens")
-	if r.MaxTokens == nil {
-		n := defaultMaxTokens
-		if own := p.Model.Defaults.MaxNewTokens; own != nil {
-			n = min(n, *own)
-		}
-		r.MaxTokens = &n
-		return
-	}
 	switch {
+	case r.MaxTokens == nil: // the engine's default of a completion, if the context has room for it
 	case *r.MaxTokens < 0:
 		o.fail(infer.CodeInvalid, "max_tokens", "must be at least 1, got %d", *r.MaxTokens)
 	case *r.MaxTokens == 0 && !r.Echo:

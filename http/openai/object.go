@@ -59,6 +59,13 @@ func (o *object) fail(code infer.Code, name, format string, args ...any) {
 	o.err = infer.Errorf(code, param, "%s: "+format, append([]any{subject}, args...)...)
 }
 
+// adopt takes over the first error of an object within this one.
+func (o *object) adopt(inner *object) {
+	if o.err == nil {
+		o.err = inner.err
+	}
+}
+
 func (o *object) mismatch(name, want string, raw []byte) {
 	o.fail(infer.CodeMalformed, name, "must be %s, got %s: %s", want, kind(raw), excerpt(string(raw)))
 }

@@ -121,7 +121,7 @@ var refusals = []refusal{
 	{`"request_id":"` + strings.Repeat("x", 129) + `"`, infer.CodeInvalid, "request_id", "129"},
 	{`"max_tokens":5,"min_tokens":6`, infer.CodeInvalid, "min_tokens", "max_tokens=5, got 6"},
 	{`"max_tokens":-1`, infer.CodeInvalid, "max_tokens", "at least 1, got -1"},
-	{`"max_tokens":9223372036854775807`, infer.CodeInvalid, "max_tokens", "context length of 2048"},
+	{`"max_tokens":9223372036854775807`, infer.CodeContextLength, "max_tokens", "maximum context length of 2048"},
 	{`"max_tokens":0`, infer.CodeInvalid, "max_tokens", "at least 1, got 0"},
 	{`"vllm_xargs":{"a":[1]}`, infer.CodeMalformed, "vllm_xargs", `"a"`},
 }
@@ -163,6 +163,7 @@ var completionRefusals = []refusal{
 	{`"prompt":[[1,2],[4294967297]]`, infer.CodeInvalid, "prompt[1]", "4294967297"},
 	{`"prompt":[1.5,2]`, infer.CodeMalformed, "prompt[0]", "1.5"},
 	{`"prompt":["a","b"],"n":8193`, infer.CodeInvalid, "prompt", "more than 16384"},
+	{`"min_tokens":17`, infer.CodeInvalid, "min_tokens", "max_tokens=16, got 17"},
 	{`"logprobs":21`, infer.CodeInvalid, "logprobs", "greater than max allowed: 20"},
 	{`"logprobs":true`, infer.CodeMalformed, "logprobs", "an integer"},
 	{`"suffix":"tail"`, infer.CodeInvalid, "suffix", "not supported"},

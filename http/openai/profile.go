@@ -140,10 +140,8 @@ func (p *Profile) usageMode(o *object, r *Reply) {
 		options := parseObject(raw, "stream_options")
 		r.IncludeUsage = options.flag("include_usage", false)
 		r.ContinuousUsage = options.flag("continuous_usage_stats", false) && r.IncludeUsage
-		switch {
-		case options.err != nil && o.err == nil:
-			o.err = options.err
-		case !r.Stream && len(options.fields) > 0:
+		o.adopt(options)
+		if !r.Stream && len(options.fields) > 0 {
 			o.fail(infer.CodeMalformed, "stream_options", "only allowed with stream: true")
 		}
 	}
@@ -172,9 +170,8 @@ func (o *object) refuseLater() {
 	}
 	f := parseObject(format, "response_format")
 	form := f.str("type")
+	o.adopt(f)
 	switch {
-	case f.err != nil && o.err == nil:
-		o.err = f.err
 	case form == nil:
 		o.fail(infer.CodeMalformed, "response_format.type", "is required")
 	case *form == "text":

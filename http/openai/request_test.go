@@ -77,7 +77,7 @@ func TestMaxTokens(t *testing.T) {
 	newer := parseChat(t, chat(`"max_completion_tokens":5,"max_tokens":9`)).Request
 	require.Equal(t, 5, *newer.MaxTokens)
 	require.Equal(t, "max_completion_tokens", newer.MaxTokensParam)
-	require.Equal(t, 16, *parseCompletion(t, completion(`"max_tokens":null`)).Request.MaxTokens)
+	require.Nil(t, parseCompletion(t, completion(`"max_tokens":null`)).Request.MaxTokens)
 	require.Equal(t, 0, *parseCompletion(t, completion(`"max_tokens":0,"echo":true`)).Request.MaxTokens)
 }
 
@@ -169,7 +169,7 @@ func TestPriority(t *testing.T) {
 }
 
 func TestMessagesAreKeptAsSent(t *testing.T) {
-	body := []byte(`{"messages":[ {"role":"system","content":[{"type":"text","text":"a"}]},{"role":"assistant","tool_calls":[{"z":1,"a":2}]} ,` +
+	body := []byte(`{"messages":[ {"role":"system","content":[{"type":"text","text":"a"},"b",{"type":"refusal","refusal":"c"}]},{"role":"assistant","tool_calls":[{"z":1,"a":2}]} ,` +
 		`{"role":"tool","content":"\ud83d ok","name":"t\ud83d"}],"add_generation_prompt":false,"continue_final_message":true,"chat_template_kwargs":{"b":1,"a":2},"chat_template":"T"}`)
 	call, err := openai.ParseChat(body, profile(), envelope())
 	require.NoError(t, err)

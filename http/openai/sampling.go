@@ -177,7 +177,7 @@ func (p *Profile) maxTokens(o *object, names ...string) (limit *int, param strin
 	switch own := p.Model.Defaults.MaxNewTokens; {
 	case limit == nil:
 	case *limit > math.MaxInt32:
-		o.fail(infer.CodeInvalid, param, "%d is greater than the context length of %d tokens", *limit, p.Model.MaxModelLen)
+		o.fail(infer.CodeContextLength, param, "%d is greater than the model's maximum context length of %d tokens", *limit, p.Model.MaxModelLen)
 	case own != nil && *limit > *own:
 		limit = own
 	}
