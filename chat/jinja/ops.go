@@ -89,13 +89,17 @@ func (r *run) repeat(v Value, n int64) (Value, error) {
 	n = max(n, 0)
 	switch v := v.(type) {
 	case Text:
-		if len(v.s) > 0 && n > int64(r.lim.MaxOutput/len(v.s)) {
+		if len(v.s) == 0 {
+			return v, nil
+		}
+		if n > int64(r.lim.MaxOutput/len(v.s)) {
 			return nil, r.errorf("the text grows past the limit of %d bytes", r.lim.MaxOutput)
 		}
-		if len(v.s) == 0 {
-			n = 0
-		}
 		b := r.builder()
+		if len(v.marks) == 0 {
+			b.plain(strings.Repeat(v.s, int(n)))
+			return b.value()
+		}
 		for range n {
 			b.text(v)
 		}

@@ -77,7 +77,7 @@ func (r *run) charge(n int) error {
 }
 
 // scan charges the time it takes to read through t, as a share of its bytes.
-func (r *run) scan(t Text) error { return r.charge(len(t.s) / 8) }
+func (r *run) scan(t Text) error { return r.charge(len(t.s) / 32) }
 
 // elements counts n list elements: a step and their memory each.
 func (r *run) elements(n int) error {

@@ -7,6 +7,11 @@ func (r *run) test(name string, a args) (bool, error) {
 	if err := r.step(); err != nil {
 		return false, err
 	}
+	if t, ok := a.pos[0].(Text); ok {
+		if err := r.scan(t); err != nil {
+			return false, err
+		}
+	}
 	if is, ok := typeTests[name]; ok {
 		return is(a.pos[0]), nil
 	}
