@@ -1,0 +1,425 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/bench"
+	"github.com/troupe-llm/troupe/infer"
+)
+
+func noEnv(string) string { return "" }
+
+// execute runs a command line to its end.
+func execute(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	m := &Main{
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Getenv: noEnv,
+		Exit: func(code int) { t.Errorf("exit %d", code) },
+	}
+	code = m.Execute(context.Background(), args)
+	return code, out.String(), errs.String()
+}
+
+func TestExitStatus(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		code int
+		want string // in the one line on standard error
+	}{
+		{"version", exitOK, ""},
+		{"--version", exitOK, ""},
+		{"serve --help", exitOK, ""},
+		{"serve --help=all", exitOK, ""},
+		{"serve --no-such-flag", exitUsage, "unknown flag --no-such-flag"},
+		{"serve --dtype int3", exitUsage, "--dtype must be one of"},
+		{"serve --port many", exitUsage, "--port"},
+		{"serve --per-request-spec-decode-metrics", exitUsage, "a value is missing"},
+		{"serve --config /does/not/exist", exitUsage, "/does/not/exist"},
+		{"serve --enable-per-request-metrics --disable-log-stats", exitFailure, "--disable-log-stats"},
+		{"serve --per-request-spec-decode-metrics summary", exitFailure, "--speculative-config"},
+		{"serve --enable-auto-tool-choice", exitFailure, "--tool-call-parser"},
+		{"serve --enable-log-outputs", exitFailure, "--enable-log-requests"},
+		{"serve --sse-keep-alive-interval -1", exitFailure, "--sse-keep-alive-interval"},
+		{"serve --max-num-seqs 8 --max-num-batched-tokens 4", exitFailure, "--max-num-batched-tokens (4)"},
+		{"serve --max-num-batched-tokens 512 --no-enable-chunked-prefill", exitFailure, "--max-model-len (1024)"},
+		{"serve --max-model-len 1M", exitFailure, "max_position_embeddings"},
+		{"serve --num-gpu-blocks-override 3", exitFailure, "--num-gpu-blocks-override"},
+		{"serve -tp 2", exitFailure, "--tensor-parallel-size 2"},
+		{"serve /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
+		{"serve --tokenizer /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
+		{"serve --chat-template /does/not/exist", exitFailure, "neither a file nor a template"},
+		{"serve --uds /does/not/exist/socket --port 0", exitFailure, "cannot listen on /does/not/exist/socket"},
+		{"chat --url nonsense", exitFailure, "--url must be a URL"},
+		{"chat --model /does/not/exist", exitFailure, "does not exist"},
+		{"bench serve --concurrency 0", exitFailure, "--concurrency"},
+		{"bench serve --url http://127.0.0.1:1", exitFailure, "connection refused"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			code, stdout, stderr := execute(t, "", strings.Fields(tt.line)...)
+			require.Equal(t, tt.code, code, stderr)
+			if tt.code == exitOK {
+				require.Empty(t, stderr)
+				require.NotEmpty(t, stdout)
+				return
+			}
+			require.True(t, strings.HasPrefix(stderr, "Error: "), stderr)
+			require.Contains(t, stderr, tt.want)
+			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}
+
+func TestMetricsConflictIsWordedAsAgreed(t *testing.T) {
+	_, _, stderr := execute(t, "", "serve", "--enable-per-request-metrics", "--disable-log-stats")
+	require.True(t, strings.HasPrefix(stderr, "Error: --enable-per-request-metrics requires"), stderr)
+}
+
+func TestInvalidChatTemplate(t *testing.T) {
+	code, _, stderr := execute(t, "", "serve", "--chat-template", "{% for m in messages %}{{ m.content ")
+	require.Equal(t, exitFailure, code, stderr)
+	require.True(t, strings.HasPrefix(stderr, "Error: --chat-template is invalid: "), stderr)
+}
+
+func TestPortInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	code, _, stderr := execute(t, "", "serve", "--host", "127.0.0.1", "--port", port)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "Error: port "+port+" is in use")
+}
+
+// running is `troupe serve` in this process.
+type running struct {
+	url     string
+	signals chan os.Signal
+	exits   chan int // codes given to Exit
+	code    chan int // of Execute
+	log     *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) add(line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.WriteString(line + "\n")
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+var (
+	urlPattern    = regexp.MustCompile(`http://[^ ]+`)
+	socketPattern = regexp.MustCompile(`unix socket [^ ]+`)
+)
+
+// start runs the command line until it says where it listens.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{signals: make(chan os.Signal, 2), exits: make(chan int, 1), code: make(chan int, 1), log: &lockedBuffer{}}
+	stderr, w := io.Pipe()
+	m := &Main{
+		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: w, Getenv: noEnv,
+		Signals: r.signals, Exit: func(code int) { r.exits <- code },
+	}
+	go func() {
+		code := m.Execute(context.Background(), args)
+		_ = w.Close()
+		r.code <- code
+	}()
+	urls := make(chan string, 1)
+	go func() {
+		defer close(urls)
+		found := false
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			r.log.add(lines.Text())
+			for _, pattern := range []*regexp.Regexp{urlPattern, socketPattern} {
+				if u := pattern.FindString(lines.Text()); u != "" && !found {
+					found = true
+					urls <- u
+				}
+			}
+		}
+	}()
+	r.url = <-urls
+	require.NotEmpty(t, r.url, r.log.String())
+	return r
+}
+
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	r.signals <- syscall.SIGTERM
+	require.Equal(t, exitOK, <-r.code, r.log.String())
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
+}
+
+func post(t *testing.T, url, body string) (int, string) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
+}
+
+func TestServe(t *testing.T) {
+	// fasthttp keeps these two: a clock for the Date header, and a cleaner that
+	// sees the end of its pool within ten seconds.
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	defer http.DefaultClient.CloseIdleConnections()
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--enable-per-request-metrics", "--enforce-eager",
+		"--served-model-name", "a", "b", "--enable-log-requests", "--max-num-seqs", "4")
+	status, _ := get(t, http.DefaultClient, r.url+"/health")
+	require.Equal(t, 200, status)
+	status, text := post(t, r.url+"/v1/completions", `{"model":"b","prompt":"The capital of France is","max_tokens":4,"temperature":0}`)
+	require.Equal(t, 200, status, text)
+	var answer struct {
+		Model   string
+		Choices []struct{ Text string }
+		Metrics map[string]float64
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &answer))
+	require.Equal(t, "a", answer.Model)
+	require.Contains(t, answer.Choices[0].Text, "Paris")
+	require.Len(t, answer.Metrics, 5)
+	_, text = get(t, http.DefaultClient, r.url+"/metrics")
+	for _, series := range []string{`vllm:generation_tokens_total{engine="0",model_name="a"} 4`, "process_open_fds", "go_goroutines", "http_requests_total", `enable_prefix_caching="True"`} {
+		require.Contains(t, text, series)
+	}
+	r.stop(t)
+	for _, line := range []string{
+		"Warning: --enforce-eager is accepted and ignored", "Model understudy: ", " parameters, bfloat16, on cpu",
+		"KV cache: ", " blocks of 16 tokens", "context 1024 tokens", "Received request cmpl-", "The capital of France is", "Received terminated",
+	} {
+		require.Contains(t, r.log.String(), line)
+	}
+}
+
+func TestServeWithoutStatistics(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--disable-log-stats", "--disable-uvicorn-access-log")
+	status, _ := post(t, r.url+"/v1/completions", `{"prompt":"a","max_tokens":1}`)
+	require.Equal(t, 200, status)
+	_, text := get(t, http.DefaultClient, r.url+"/metrics")
+	require.NotContains(t, text, "vllm:")
+	require.Contains(t, text, "http_requests_total")
+	r.stop(t)
+	require.NotContains(t, r.log.String(), "/metrics")
+}
+
+func TestServeOnUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	stale.SetUnlinkOnClose(false) // as a killed server leaves it
+	require.NoError(t, stale.Close())
+
+	r := start(t, "serve", "--uds", path)
+	require.Equal(t, "unix socket "+path, r.url)
+	code, _, stderr := execute(t, "", "serve", "--uds", path)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "is in use")
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+	status, _ := get(t, &http.Client{Transport: transport}, "http://x/health")
+	require.Equal(t, 200, status)
+	transport.CloseIdleConnections()
+	r.stop(t)
+	require.NoFileExists(t, path)
+}
+
+// hold opens a stream that lasts until it is cut.
+func hold(t *testing.T, url string) *bufio.Reader {
+	t.Helper()
+	resp, err := http.Post(url+"/v1/completions", "application/json",
+		strings.NewReader(`{"prompt":"Count:","max_tokens":900,"ignore_eos":true,"stream":true,"temperature":0,"stream_options":{"include_usage":true}}`))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	r := bufio.NewReader(resp.Body)
+	_, err = r.ReadString('\n')
+	require.NoError(t, err)
+	return r
+}
+
+func TestSignalDrains(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--shutdown-timeout", "60")
+	stream := hold(t, r.url)
+	r.signals <- syscall.SIGINT
+	rest, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), `"completion_tokens":900`, "what runs is finished")
+	require.Contains(t, string(rest), "[DONE]")
+	require.Equal(t, exitOK, <-r.code)
+}
+
+func TestSignalWithoutTimeoutCancels(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0")
+	streams := []*bufio.Reader{hold(t, r.url), hold(t, r.url), hold(t, r.url)}
+	r.signals <- syscall.SIGTERM
+	cut := 0
+	for _, s := range streams {
+		rest, err := io.ReadAll(s)
+		require.NoError(t, err)
+		if !strings.Contains(string(rest), `"completion_tokens":900`) {
+			require.Contains(t, string(rest), `"error"`, "the client is told")
+			cut++
+		}
+	}
+	require.Equal(t, exitOK, <-r.code)
+	if cut > 0 {
+		require.Contains(t, r.log.String(), "Requests were cancelled")
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	m := &Main{Exit: func(code int) { require.Equal(t, 130, code) }}
+	signals := make(chan os.Signal, 1)
+	m.Signals = signals
+	signals <- syscall.SIGINT
+	m.exitOnSignal(nil)
+	require.Empty(t, signals)
+}
+
+// folder copies the embedded model to disk, with files replaced (nil = left out).
+func folder(t *testing.T, changes map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	embedded, err := openFolder("")
+	require.NoError(t, err)
+	for _, name := range []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
+		b, changed := changes[name]
+		if !changed {
+			if b, err = embedded.File(name); err != nil {
+				continue
+			}
+		}
+		if b != nil {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		}
+	}
+	return dir
+}
+
+func TestServeFolder(t *testing.T) {
+	dir := folder(t, nil)
+	r := start(t, "serve", dir, "--host", "127.0.0.1", "--port", "0", "--tokenizer", dir, "--generation-config", "vllm", "--dtype", "float32")
+	_, text := get(t, http.DefaultClient, r.url+"/v1/models")
+	require.Contains(t, text, `"id":"`+dir+`"`)
+	r.stop(t)
+}
+
+func TestBrokenTemplateOfTheModelIsAWarning(t *testing.T) {
+	dir := folder(t, map[string][]byte{"chat_template.jinja": []byte("{% for m in messages %}{{ m.content ")})
+	r := start(t, "serve", dir, "--host", "127.0.0.1", "--port", "0")
+	require.Contains(t, r.log.String(), "WARNING")
+	require.Contains(t, r.log.String(), "chat template is broken")
+	status, _ := post(t, r.url+"/v1/completions", `{"prompt":"a","max_tokens":1}`)
+	require.Equal(t, 200, status)
+	status, _ = post(t, r.url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"max_tokens":1}`)
+	require.Equal(t, 400, status)
+	r.stop(t)
+
+	r = start(t, "serve", dir, "--host", "127.0.0.1", "--port", "0", "--chat-template", "{{ messages[0].content }}")
+	require.NotContains(t, r.log.String(), "broken")
+	status, text := post(t, r.url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"max_tokens":1}`)
+	require.Equal(t, 200, status, text)
+	r.stop(t)
+}
+
+func TestBrokenFolders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		changes map[string][]byte
+		want    string
+	}{
+		"no config":        {map[string][]byte{"config.json": nil}, "there is no config.json"},
+		"no tokenizer":     {map[string][]byte{"tokenizer.json": nil}, "there is no tokenizer.json"},
+		"broken tokenizer": {map[string][]byte{"tokenizer.json": []byte("{")}, "tokenizer.json"},
+		"no weights":       {map[string][]byte{"model.safetensors": nil}, "safetensors"},
+		"lfs pointer":      {map[string][]byte{"model.safetensors": []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")}, "git-lfs"},
+		"architecture":     {map[string][]byte{"config.json": []byte(`{"architectures":["Mamba"]}`)}, "Mamba"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := execute(t, "", "serve", folder(t, tt.changes), "--port", "0")
+			require.Equal(t, exitFailure, code)
+			require.True(t, strings.HasPrefix(stderr, "Error: "), stderr)
+			require.Contains(t, stderr, tt.want)
+			require.NotContains(t, stderr, "goroutine")
+		})
+	}
+}
+
+func TestChatInProcess(t *testing.T) {
+	code, stdout, stderr := execute(t, "What is the capital of France?\n/exit\n", "chat", "--temperature", "0", "--max-tokens", "20")
+	require.Equal(t, exitOK, code, stderr)
+	require.Contains(t, stdout, "Paris")
+	require.Empty(t, stderr)
+}
+
+func TestBenchServe(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--enable-per-request-metrics", "--disable-uvicorn-access-log")
+	path := filepath.Join(t.TempDir(), "report.json")
+	line := []string{"bench", "serve", "--url", r.url, "--endpoint", "completions", "--num-requests", "6", "--concurrency", "3", "--prompt-tokens", "20", "--output-tokens", "5"}
+	code, stdout, stderr := execute(t, "", append(line, "--json", path)...)
+	require.Equal(t, exitOK, code, stderr)
+	require.Contains(t, stdout, "6 requests in")
+	require.Contains(t, stdout, "client minus server, ms (6)")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var report bench.Report
+	require.NoError(t, json.Unmarshal(b, &report))
+	require.Equal(t, 6, report.NumOK)
+	require.Equal(t, 30, report.OutputTokens)
+	require.Zero(t, report.ServerMetrics.NumInconsistent)
+	require.GreaterOrEqual(t, report.ServerMetrics.TTFTDiffMs.P50, 0.0, "a client never sees a token before the server made it")
+
+	code, stdout, _ = execute(t, "", append(line, "--json", "-")...)
+	require.Equal(t, exitOK, code)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	code, _, stderr = execute(t, "", append(line, "--model", "nobody")...)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "HTTP 404")
+	r.stop(t)
+}
+
+func TestErrorLine(t *testing.T) {
+	require.Equal(t, "a b", errorLine(&infer.Error{Code: infer.CodeInvalid, Message: "a\nb", Err: io.EOF}))
+	require.Contains(t, errorLine(infer.Internal(io.ErrUnexpectedEOF)), "unexpected EOF")
+}
