@@ -26,8 +26,9 @@
 //   - a word longer than 64 KiB is merged in overlapping parts, so that its
 //     cost stays near linear and its memory bounded;
 //   - a suppressed control token is searched for other tokens within itself;
-//   - a split pattern without a scanner of its own sees 128 KiB at a time, and
-//     text on which it runs out of time is split by the GPT-2 rule from there on;
+//   - a split pattern without a scanner of its own sees 128 KiB at a time, so
+//     that longer matches are cut, and text on which it runs out of time is
+//     split by the GPT-2 rule from there on;
 //   - bytes that are not UTF-8, which the reference cannot take, stay as they are.
 //
 // # Decoding

@@ -99,11 +99,11 @@ func (p *preTokenizer) parseSplit(j *preTokenizerJSON, part string) error {
 		p.stages = append(p.stages, scanStage{sc})
 		return nil
 	}
-	re, err := compilePattern(*j.Pattern.Regex)
+	st, err := newRegexStage(*j.Pattern.Regex, behavior, j.Invert)
 	if err != nil {
 		return invalid(part+".pattern.Regex", "%q cannot be compiled: %v", clip(*j.Pattern.Regex), err)
 	}
-	p.stages = append(p.stages, &regexStage{re: re, behavior: behavior, invert: j.Invert, rest: gpt2Scanner{newClasses()}})
+	p.stages = append(p.stages, st)
 	return nil
 }
 

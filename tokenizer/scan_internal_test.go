@@ -92,3 +92,35 @@ func TestContractionFoldsLongS(t *testing.T) {
 		require.Equal(t, want, contraction(text, 0), "%q", text)
 	}
 }
+
+func TestPatternWindowsDoNotShow(t *testing.T) {
+	for _, pattern := range []string{scannedPatterns["llama3"], `[aeiou]|\d+`, `\p{Lu}\p{Ll}*`} {
+		for name, b := range behaviors {
+			t.Run(name, func(t *testing.T) {
+				whole, err := newRegexStage(pattern, b, false)
+				require.NoError(t, err)
+				parts, err := newRegexStage(pattern, b, false)
+				require.NoError(t, err)
+				parts.window, parts.guard = 300, 60
+				rapid.Check(t, func(t *rapid.T) {
+					text := strings.Join(rapid.SliceOfN(splitText(), 1, 25).Draw(t, "texts"), "e1 ")
+					require.Equal(t, pieces(whole, text), pieces(parts, text))
+				})
+			})
+		}
+	}
+}
+
+// recordStage takes the pieces of another stage.
+type recordStage struct{ pieces []string }
+
+func (r *recordStage) split(_ *encoder, _ int, s string) bool {
+	r.pieces = append(r.pieces, s)
+	return true
+}
+
+func pieces(st stage, text string) []string {
+	r := &recordStage{}
+	st.split(&encoder{t: &Tokenizer{stages: []stage{r}}}, 0, text)
+	return r.pieces
+}
