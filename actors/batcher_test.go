@@ -170,6 +170,34 @@ func TestFailedStepStopsTheBatcher(t *testing.T) {
 	}
 }
 
+// A sequence that kills the batcher while it is added, before the scheduler knows
+// it, would do so again and again.
+func TestSequenceThatCannotBeAddedFails(t *testing.T) {
+	w := newWorkbench(t)
+	pid, _, b := w.newBatcher(testkit.DeviceOptions{})
+	b.device.scheduler = nil
+	w.send(pid, w.add(1, 4))
+	require.Equal(t, infer.CodeInternal, one(t, testkit.TakeOf[*SequenceInterrupted](w.recorder)).Err.Code)
+}
+
+// A panic between commit and fan-out loses nothing that was committed.
+func TestCommittedOutputsSurviveAPanic(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+	w.send(pid, w.add(1, 4))
+	late := w.add(2, 4)
+	late.place = nil // the next step selects it and panics
+	w.send(pid, late)
+	require.True(t, d.Runner().Finish())
+	messages := w.recorder.Take()
+	require.Equal(t, 1, messages[0].(*SequenceOutput).NumOutputTokens)
+	require.Len(t, b.outgoing, 1)
+	for _, m := range messages[1:3] {
+		require.Equal(t, 1, m.(*SequenceInterrupted).Crashes, "outside a step all are suspects")
+	}
+	require.IsType(t, &actor.Terminated{}, messages[3])
+}
+
 func TestSuspicionEndsWithAToken(t *testing.T) {
 	w := newWorkbench(t)
 	pid, d, b := w.newBatcher(testkit.DeviceOptions{})

@@ -1,7 +1,10 @@
 package actors
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +163,27 @@ func TestRequestsAreSupervised(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The same through the façade, where the root context's guardian is the parent.
+func TestEngineOutlivesItsSupervisor(t *testing.T) {
+	var log strings.Builder
+	d := testkit.NewDevice(testkit.DeviceOptions{Manual: true})
+	e, err := NewEngine(Config{Tokenizer: testkit.Tokenizer(), NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(),
+		Model: testkit.Model(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	s, err := e.Generate(context.Background(), testkit.Completion("hello", 4))
+	require.NoError(t, err)
+	require.Equal(t, "cmpl-test", s.ID())
+	e.env.root.Send(e.supervisor, &AwaitBatcher{})
+	<-s.Ready()
+	require.Equal(t, infer.CodeInternal, one(t, s.Drain(nil)).Final.Err.Code)
+	for r := d.Runner(); r != nil && !r.Finish(); r = d.Runner() { // a step in flight ends before the device is closed
+	}
+	require.NoError(t, e.Close())
+	require.Error(t, e.Health())
+	_, err = e.Generate(context.Background(), testkit.Completion("hello", 4))
+	require.Equal(t, infer.CodeUnavailable, infer.AsError(err).Code)
+	require.Contains(t, log.String(), "an actor panicked and was stopped")
+	require.Contains(t, log.String(), "supervisor.go", "with the stack of the panic")
 }

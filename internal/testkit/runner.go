@@ -20,8 +20,8 @@ type DeviceOptions struct {
 	Next func(history []int32, params *infer.SamplingParams) int32
 	// Fault is asked before each step, with the number of the step among all of
 	// the device's runners, from 1. nil = no fault; Panic, RowFault and
-	// *infer.SequenceFault have effects of their own, any other error fails the
-	// step.
+	// BrokenResult have effects of their own, any other error fails the step, one
+	// with an *infer.SequenceFault in its chain by name.
 	Fault func(step int, plan *infer.StepPlan) error
 	// OpenFault is asked before each NewRunner, numbered from 1.
 	OpenFault func(attempt int) error
@@ -45,6 +45,13 @@ type RowFault struct {
 
 // Error implements error.
 func (f RowFault) Error() string { return f.Err.Error() }
+
+// BrokenResult is a fault of a runner that answers another step than the one it
+// was asked for: whoever commits that panics.
+type BrokenResult struct{}
+
+// Error implements error.
+func (BrokenResult) Error() string { return "the result of another step" }
 
 // Device makes runners, one at a time, as the engine's NewRunner does. Each has
 // an empty cache. Safe for concurrent use.
@@ -251,7 +258,10 @@ func (r *Runner) end() {
 // compute runs the plan, unless the fault ends the step.
 func (r *Runner) compute(plan *infer.StepPlan, fault error) (*infer.StepResult, error) {
 	var row RowFault
-	if fault != nil && !errors.As(fault, &row) {
+	switch {
+	case errors.As(fault, &BrokenResult{}):
+		return &infer.StepResult{StepID: plan.StepID + 1}, nil
+	case fault != nil && !errors.As(fault, &row):
 		return nil, fault
 	}
 	result := &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}

@@ -1,0 +1,97 @@
+package actors
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/chat"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
+	"github.com/troupe-llm/troupe/metrics"
+)
+
+func preparing(change func(*Config)) *Engine {
+	c := Config{Tokenizer: testkit.Tokenizer(), Model: testkit.Model(), MaxLogprobs: -1, EOSTokenIDs: []int32{testkit.EOS}}
+	if change != nil {
+		change(&c)
+	}
+	return &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens()}
+}
+
+func TestBadWordsAreTokenizedInBothForms(t *testing.T) {
+	e := preparing(nil)
+	req := testkit.Completion("hello", 8)
+	req.BadWords = []string{"no", " no", ""}
+	j, err := e.prepare(req)
+	require.Nil(t, err)
+	// With a byte tokenizer the spaced form is longer: the space is a token of
+	// its own in front of the same tokens, which adds nothing.
+	require.Equal(t, [][]int32{{'n', 'o'}, {'n', 'o'}}, j.sequences[0].params.BadWords)
+}
+
+func TestParamsAreResolvedPerSequence(t *testing.T) {
+	e := preparing(nil)
+	req := testkit.Completion("hello", 8)
+	req.N, req.Sampling.NumLogprobs = 3, testkit.NumTokens // -1: the whole vocabulary may be asked for
+	req.Sampling.Seed, req.SeedGiven = 42, true
+	j, err := e.prepare(req)
+	require.Nil(t, err)
+	seeds := map[uint64]bool{}
+	ids := map[infer.SeqID]bool{}
+	for i, s := range j.sequences {
+		require.Equal(t, i, s.index)
+		require.Equal(t, 8, s.params.MaxTokens)
+		require.Equal(t, []int32{testkit.EOS}, s.params.EOSTokenIDs)
+		seeds[s.params.Seed], ids[s.id] = true, true
+	}
+	require.Len(t, seeds, 3)
+	require.Len(t, ids, 3)
+	require.True(t, seeds[42], "the first choice has the request's own seed")
+}
+
+func TestRequestTemplate(t *testing.T) {
+	in := &infer.ChatInput{Template: "{{ messages[0].content }}!", Messages: []json.RawMessage{[]byte(`{"role":"user","content":"hi"}`)}}
+	e := preparing(func(c *Config) { c.TrustRequestChatTemplate = true })
+	rendered, err := e.render(in)
+	require.Nil(t, err)
+	require.Equal(t, "hi!", rendered.Text)
+
+	in.Template = "{% for %}"
+	_, err = e.render(in)
+	require.NotNil(t, err)
+	require.Equal(t, infer.CodeInvalid, err.Code)
+
+	template, failure := chat.Parse("{{ raise_exception('roles must alternate') }}", chat.Options{})
+	require.NoError(t, failure)
+	e.config.Template, in.Template = template, ""
+	_, err = e.render(in)
+	require.NotNil(t, err)
+	require.Equal(t, infer.CodeInvalid, err.Code)
+	require.Contains(t, err.Message, "roles must alternate")
+}
+
+// Metrics may cost no allocation per token: neither the series nor the stamps.
+func TestMetricsAllocateNothingPerToken(t *testing.T) {
+	perToken := func(m *metrics.Engine, perRequest bool) float64 {
+		w := newWorkbench(t)
+		w.env.metrics, w.env.perRequestMetrics = m, perRequest
+		j := w.newJob(1, func(p *infer.SamplingParams) { p.IgnoreEOS = true })
+		s := newSequenceActor(w.env, j, &j.sequences[0])
+		s.tokenIDs = make([]int32, 0, 1<<12)
+		out := &SequenceOutput{NewTokenIDs: []int32{'a'}, Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3}}
+		var events []infer.Event
+		return testing.AllocsPerRun(1000, func() {
+			out.NumOutputTokens++
+			out.Stamps.LastToken++
+			s.advance(nil, out)
+			events = j.stream.Drain(events[:0])
+		})
+	}
+	series := metrics.NewEngine(prometheus.NewRegistry(), metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+	off := perToken(nil, false)
+	require.Zero(t, perToken(series, true)-off)
+	require.LessOrEqual(t, off, 1.0, "the text of a token, at most")
+}
