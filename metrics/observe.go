@@ -25,11 +25,7 @@ func (e *Engine) ObserveStep(s StepStats) {
 	if e == nil {
 		return
 	}
-	e.state.running.Set(float64(s.NumRunning))
-	e.state.waiting.Set(float64(s.NumWaiting + s.NumWaitingDeferred))
-	e.state.waitingCapacity.Set(float64(s.NumWaiting))
-	e.state.waitingDeferred.Set(float64(s.NumWaitingDeferred))
-	e.state.kvUsage.Set(s.KVCacheUsage)
+	e.observeState(s)
 	e.state.preemptions.Add(float64(s.NumPreemptions))
 	e.state.cacheQueries.Add(float64(s.PrefixCacheQueries))
 	e.state.cacheHits.Add(float64(s.PrefixCacheHits))
@@ -40,6 +36,16 @@ func (e *Engine) ObserveStep(s StepStats) {
 		e.tokens.perStep.Observe(float64(n))
 	}
 	e.recent.step(s)
+}
+
+// observeState sets the gauges.
+func (e *Engine) observeState(s StepStats) {
+	e.state.running.Set(float64(s.NumRunning))
+	e.state.waiting.Set(float64(s.NumWaiting + s.NumWaitingDeferred))
+	e.state.waitingCapacity.Set(float64(s.NumWaiting))
+	e.state.waitingDeferred.Set(float64(s.NumWaitingDeferred))
+	e.state.kvUsage.Set(s.KVCacheUsage)
+	e.recent.state(s)
 }
 
 // ObservePrompt records one prompt when its first token is there.
@@ -132,12 +138,15 @@ func (e *Engine) ObserveRequestFinish(f RequestFinish) {
 	e.requests.paramN.Observe(float64(f.N))
 }
 
-// ObserveRestart counts a batcher that was replaced after a failure.
+// ObserveRestart counts a batcher that was replaced after a failure. The new one
+// starts with no sequences and an empty cache, so the state is set to that: if
+// nothing resubmits, no step would come to do it.
 func (e *Engine) ObserveRestart() {
 	if e == nil {
 		return
 	}
 	e.faults.restarts.Inc()
+	e.observeState(StepStats{})
 }
 
 // ObserveSlowClient counts a request cancelled because its reader lagged.

@@ -169,6 +169,16 @@ func TestObserveFaults(t *testing.T) {
 	})
 }
 
+func TestRestartEmptiesTheState(t *testing.T) {
+	e, reg := newEngine(t)
+	e.ObserveStep(metrics.StepStats{NumRunning: 3, NumWaiting: 2, NumWaitingDeferred: 1, KVCacheUsage: 0.5, NumGenerationTokens: 3})
+	e.ObserveRestart()
+	requireSeries(t, reg, map[string]float64{
+		`vllm:num_requests_running`: 0, `vllm:num_requests_waiting`: 0, `vllm:kv_cache_usage_perc`: 0,
+		`vllm:num_requests_waiting_by_reason{reason="deferred"}`: 0, `vllm:generation_tokens_total`: 3,
+	})
+}
+
 func TestSpeculationSeries(t *testing.T) {
 	e, plain := newEngine(t)
 	e.ObserveSpeculation(3, 2)

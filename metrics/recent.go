@@ -24,11 +24,14 @@ type recent struct {
 
 type lookup struct{ queries, hits int64 }
 
-func (r *recent) step(s StepStats) {
+func (r *recent) state(s StepStats) {
 	r.running.Store(int64(s.NumRunning))
 	r.waiting.Store(int64(s.NumWaiting + s.NumWaitingDeferred))
 	r.deferred.Store(int64(s.NumWaitingDeferred))
 	r.kvUsage.Store(math.Float64bits(s.KVCacheUsage))
+}
+
+func (r *recent) step(s StepStats) {
 	r.generationTokens.Add(int64(s.NumGenerationTokens))
 	r.preemptions.Add(int64(s.NumPreemptions))
 	if s.PrefixCacheQueries == 0 {
