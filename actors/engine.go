@@ -188,6 +188,11 @@ func (e *Engine) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	select {
+	case <-empty: // both were so: nothing has to be cancelled
+		return nil
+	default:
+	}
 	e.env.registry.cancelAll(infer.CancelShutdown)
 	<-empty
 	return ctx.Err()

@@ -132,6 +132,15 @@ func TestDrainGivesUp(t *testing.T) {
 	close(h.permits)
 }
 
+func TestDrainOfNothingNeedsNoTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 20 {
+		e := newScripted(t, nil)
+		require.NoError(t, e.Drain(ctx))
+	}
+}
+
 func TestCloseTwiceAndAfter(t *testing.T) {
 	d := testkit.NewDevice(testkit.DeviceOptions{})
 	e := startEngine(t, d, nil)
