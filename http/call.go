@@ -90,12 +90,14 @@ func (s *callSet) load() int {
 	return load
 }
 
-func (s *callSet) cancelAll(reason infer.CancelReason) {
+// cancelAll reports whether there was any.
+func (s *callSet) cancelAll(reason infer.CancelReason) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.calls {
 		c.cancel(reason)
 	}
+	return len(s.calls) > 0
 }
 
 // begin registers a call and starts the watch over its client. end must be

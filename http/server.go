@@ -128,9 +128,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = ctx.Err()
-		s.calls.cancelAll(infer.CancelShutdown)
-		s.awaitEnd(done)
+		// With ctx ended from the start, idle connections still close in peace.
+		cancelled := s.calls.cancelAll(infer.CancelShutdown)
+		if forced := s.awaitEnd(done); cancelled || forced {
+			err = ctx.Err()
+		}
 	}
 	s.conns.closeAll()
 	s.watcher.close()
@@ -152,14 +154,16 @@ func (s *Server) stopAccepting() error {
 }
 
 // awaitEnd gives cancelled requests their grace, then closes their connections.
-func (s *Server) awaitEnd(done <-chan error) {
+func (s *Server) awaitEnd(done <-chan error) (forced bool) {
 	grace := time.NewTimer(shutdownGrace)
 	defer grace.Stop()
 	select {
 	case <-done:
+		return false
 	case <-grace.C:
 		s.conns.closeAll()
 		<-done
+		return true
 	}
 }
 

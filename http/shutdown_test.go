@@ -52,6 +52,14 @@ func TestShutdownAtTheLimitCancels(t *testing.T) {
 	require.Contains(t, readHead(t, unary), "503 Service Unavailable")
 }
 
+func TestShutdownWithNothingToDo(t *testing.T) {
+	s := start(t, http.Options{})
+	s.do(t, "GET", "/version", "")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, s.Shutdown(ctx), "nothing was cut short")
+}
+
 func TestServeAfterShutdown(t *testing.T) {
 	server, err := http.New(http.Options{Generator: answers()})
 	require.NoError(t, err)
