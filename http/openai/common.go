@@ -40,7 +40,6 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 		CacheSalt: o.cacheSalt(),
 	}
 	c.Request.N = p.choices(o, &c.Request.Sampling)
-	c.Reply.N = c.Request.N
 	c.Reply.ReturnTokenIDs = o.flag("return_token_ids", false)
 	c.Reply.TokensAsTokenIDs = o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs)
 	// A chunk with running usage must know the prompt's length.

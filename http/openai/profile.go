@@ -42,7 +42,6 @@ type Reply struct {
 	Created           int64
 	SystemFingerprint string
 	NumChoices        int // prompts times n
-	N                 int // choices per prompt
 
 	Stream          bool
 	IncludeUsage    bool // a last chunk with usage
