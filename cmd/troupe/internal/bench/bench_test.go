@@ -197,6 +197,20 @@ func TestRunTimesOut(t *testing.T) {
 	require.Equal(t, 2, r.Errors["timeout"].Count)
 }
 
+func TestChunksAreTimed(t *testing.T) {
+	s := &sample{}
+	s.chunk(&client.Chunk{}, 1) // the role
+	s.chunk(&client.Chunk{Text: "a"}, 2)
+	s.chunk(&client.Chunk{Text: "b"}, 3.5)
+	s.chunk(&client.Chunk{FinishReason: "stop"}, 5)
+	s.chunk(&client.Chunk{Usage: &client.Usage{CompletionTokens: 4}}, 6)
+	require.Equal(t, 2.0, s.first)
+	require.Equal(t, 5.0, s.last, "the last tokens had no text")
+	require.Equal(t, []float64{1.5}, s.gaps)
+	require.Equal(t, "stop", s.finish)
+	require.Equal(t, 4, s.usage.CompletionTokens)
+}
+
 func ms(v float64) *float64 { return &v }
 
 func TestCompare(t *testing.T) {

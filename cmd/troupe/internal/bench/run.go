@@ -123,7 +123,7 @@ func (r *runner) atRate(ctx context.Context) {
 // sample is one request as the client saw it. Times are seconds since sending.
 type sample struct {
 	err         error
-	first, last float64 // first and last piece of text; 0 = none came
+	first, last float64 // first piece of text and last piece or finish; 0 = none came
 	end         float64
 	gaps        []float64 // between pieces
 	numPieces   int
@@ -160,6 +160,10 @@ func (s *sample) chunk(c *client.Chunk, at float64) {
 		s.finish = c.FinishReason
 	}
 	if c.Text == "" {
+		// The last tokens may have no text: the end is when the server says so.
+		if c.FinishReason != "" && s.numPieces > 0 {
+			s.last = at
+		}
 		return
 	}
 	if s.numPieces > 0 {

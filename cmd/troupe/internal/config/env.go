@@ -12,7 +12,7 @@ import (
 // Env is what vLLM's environment variables say.
 type Env struct {
 	APIKey           string        // VLLM_API_KEY; --api-key wins
-	LogLevel         string        // VLLM_LOGGING_LEVEL; --uvicorn-log-level wins where it says more
+	LogLevel         string        // VLLM_LOGGING_LEVEL: of all but the HTTP server's log; "" = INFO
 	LogStatsInterval time.Duration // VLLM_LOG_STATS_INTERVAL
 	KeepAlive        time.Duration // VLLM_HTTP_TIMEOUT_KEEP_ALIVE; 0 = the server's default
 	MaxNumSequences  int           // VLLM_MAX_N_SEQUENCES: largest n
