@@ -22,6 +22,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
+	dropInvalid bool
 	strip       int    // leading stripText still to be dropped
 	pending     []byte // the beginning of a character, at most 3 bytes
 	buf         []byte // scratch
@@ -36,6 +37,11 @@ func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 // text: a model that marks words by the blank before them (Llama 2) drops that
 // blank only where a text begins.
 func (d *Decoder) Continue() { d.strip = 0 }
+
+// DropInvalid tells the decoder to leave out bytes that form no character, where
+// it would write U+FFFD: a client that reads generated text then never meets a
+// replacement mark that the model did not write.
+func (d *Decoder) DropInvalid() { d.dropInvalid = true }
 
 // Push takes the next id and returns the text that is complete by now: whole
 // characters, "" if there is none yet.
@@ -77,9 +83,10 @@ func (d *Decoder) assemble(s string) string {
 		if state == incomplete {
 			break
 		}
-		if state == valid {
+		switch {
+		case state == valid:
 			out = append(out, in[:n]...)
-		} else {
+		case !d.dropInvalid:
 			out = utf8.AppendRune(out, utf8.RuneError)
 		}
 		in = in[n:]

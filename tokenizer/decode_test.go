@@ -63,6 +63,14 @@ func TestInvalidBytes(t *testing.T) {
 		}
 		b.WriteString(d.Flush())
 		require.Equal(t, want, b.String(), "%q", bytes)
+
+		d = tok.NewDecoder(false)
+		d.DropInvalid()
+		b.Reset()
+		for _, id := range ids {
+			b.WriteString(d.Push(id))
+		}
+		require.Equal(t, strings.ReplaceAll(want, "\ufffd", ""), b.String(), "%q", bytes)
 	}
 }
 

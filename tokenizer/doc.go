@@ -38,4 +38,5 @@
 // U+FFFD, and an incomplete character at the very end is dropped by both, so
 // that pushing ids one by one and decoding them at once give the same text.
 // (The reference writes U+FFFD for that end, and one per byte with byte fallback.)
+// Generated text is decoded with [Decoder.DropInvalid]: no U+FFFD at all.
 package tokenizer
