@@ -191,7 +191,9 @@ func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
 	for i := range outputs {
 		out := &outputs[i]
 		e := out.Seq.Tag.(*entry)
-		if len(out.NewTokenIDs) > 0 {
+		// A prompt that is only scored ends with its last chunk and no token: that
+		// moment stands for the first token, so that its times are known.
+		if len(out.NewTokenIDs) > 0 || out.FinishReason == infer.FinishLength {
 			if e.stamps.FirstToken == 0 {
 				e.stamps.FirstToken = endedAt
 			}
@@ -248,9 +250,6 @@ func (b *BatcherActor) release(c actor.Context) {
 	blame := newBlame(b.inFlight, b.fault)
 	for _, e := range b.sequences {
 		crashes, err := blame.verdict(e.id, e.crashes)
-		if err != nil {
-			b.env.logger.Error("sequence failed: it ended a step", "sequence", e.id, "crashes", crashes, "error", err)
-		}
 		c.Send(e.pid, &SequenceInterrupted{Epoch: b.epoch, Stamps: e.stamps, Crashes: crashes, Err: err})
 	}
 }

@@ -115,6 +115,11 @@ func TestPromptScoring(t *testing.T) {
 	require.Len(t, c.prompt.Logprobs, 5)
 	require.Equal(t, infer.FinishLength, c.finish)
 	require.Equal(t, infer.Usage{NumPromptTokens: 5}, a.final.Usage)
+	m := a.final.Metrics
+	require.True(t, m.TimeToFirstTokenMs.Valid)
+	require.Equal(t, infer.NullFloat{Valid: true}, m.GenerationTimeMs)
+	require.Equal(t, infer.NullFloat{Valid: true}, m.TokensPerSecond)
+	require.False(t, m.MeanITLMs.Valid)
 }
 
 func TestCachedPromptStillCosts(t *testing.T) {

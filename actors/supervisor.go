@@ -171,8 +171,9 @@ func (s *SupervisorActor) opened(c actor.Context, err error) {
 		return
 	}
 	s.outage.stopTimers()
-	s.spawnBatcher(c)
+	s.env.admission.blocked.Store(false) // an empty scheduler leaves nobody waiting
 	s.env.metrics.ObserveRestart()
+	s.spawnBatcher(c)
 	s.env.logger.Warn("batcher replaced after a failure", "epoch", s.epoch, "waiting", len(s.waiting),
 		"outage", time.Duration(s.env.clock()-s.outage.since), "attempts", s.outage.attempts+1)
 	for _, sequence := range s.waiting {
