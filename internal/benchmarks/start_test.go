@@ -1,0 +1,82 @@
+package benchmarks_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var urlLine = regexp.MustCompile(`http://[0-9.]+:\d+`)
+
+// BenchmarkStart runs the real binary with the embedded model: time from exec to
+// the first streamed token, and resident memory before and after that request.
+// Goals: under 1 s; under 100 MB idle.
+func BenchmarkStart(b *testing.B) {
+	troupe := filepath.Join(b.TempDir(), "troupe")
+	build := exec.Command("go", "build", "-o", troupe, "github.com/troupe-llm/troupe/cmd/troupe")
+	out, err := build.CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	var first, idle, used []float64
+	for range rounds * b.N {
+		f, i, u := startOnce(b, troupe)
+		first, idle, used = append(first, f), append(idle, i), append(used, u)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(first), "ms-to-first-token")
+	b.ReportMetric(median(idle), "MB-idle")
+	b.ReportMetric(median(used), "MB-after-one-request")
+}
+
+func startOnce(b *testing.B, troupe string) (firstMs, idleMB, usedMB float64) {
+	b.Helper()
+	cmd := exec.Command(troupe, "serve", "--host", "127.0.0.1", "--port", "0")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(b, err)
+	start := time.Now()
+	require.NoError(b, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	var url string
+	for sc := bufio.NewScanner(stderr); url == "" && sc.Scan(); {
+		url = urlLine.FindString(sc.Text())
+	}
+	require.NotEmpty(b, url)
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	idleMB = residentMB(b, cmd.Process.Pid)
+	resp, err := nethttp.Post(url+"/v1/chat/completions", "application/json",
+		bytes.NewReader([]byte(`{"messages":[{"role":"user","content":"What is the capital of France?"}],"stream":true}`)))
+	require.NoError(b, err)
+	defer resp.Body.Close()
+	for sc := bufio.NewScanner(resp.Body); sc.Scan(); {
+		if firstMs == 0 && strings.Contains(sc.Text(), `"content":"`) && !strings.Contains(sc.Text(), `"content":""`) {
+			firstMs = time.Since(start).Seconds() * 1000
+		}
+	}
+	require.NotZero(b, firstMs)
+	return firstMs, idleMB, residentMB(b, cmd.Process.Pid)
+}
+
+// residentMB reads a process's resident set, in MB (10^6 bytes).
+func residentMB(b *testing.B, pid int) float64 {
+	b.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	require.NoError(b, err)
+	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
+	require.NoError(b, err)
+	return float64(pages*os.Getpagesize()) / 1e6
+}
