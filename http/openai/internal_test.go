@@ -37,7 +37,7 @@ func TestTokenStringsOfBrokenBytes(t *testing.T) {
 		require.Equal(t, string(want), string(got), "how bytes are cut into tokens makes no difference")
 	})
 	var a assembler
-	require.Equal(t, "\uFFFDA\uFFFD\uFFFD(", string(a.appendText(nil, "\xf0\x9f\x98A\xff\xe2(\xe2\x82")))
+	require.Equal(t, "A(", string(a.appendText(nil, "\xf0\x9f\x98A\xff\xe2(\xe2\x82")))
 	require.Equal(t, "€", string(a.appendText(nil, "\xac")))
 }
 

@@ -16,7 +16,7 @@ type assembler struct {
 }
 
 // appendText appends the characters that raw completes to dst. Bytes that
-// cannot become a character are U+FFFD, one for each maximal part.
+// cannot become a character are left out, as they are of the text.
 func (a *assembler) appendText(dst []byte, raw string) []byte {
 	if a.num == 0 && utf8.ValidString(raw) {
 		return append(dst, raw...)
@@ -37,8 +37,9 @@ func (a *assembler) appendText(dst []byte, raw string) []byte {
 		r, size := utf8.DecodeRune(window[:num])
 		if r == utf8.RuneError && size == 1 {
 			size = maximalPart(window[:num])
+		} else {
+			dst = utf8.AppendRune(dst, r)
 		}
-		dst = utf8.AppendRune(dst, r)
 		num = copy(window[:], window[size:num])
 	}
 }
