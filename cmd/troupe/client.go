@@ -100,17 +100,19 @@ func (m *Main) embedded(path string) (*client.Client, error) {
 	}
 	cfg := &cli.Serve
 	cfg.Env.LogLevel, cfg.HTTP.UvicornLogLevel = "ERROR", "error"
+	loaded := m.exitOnSignal()
+	s, err := newServer(cfg, m)
+	loaded()
+	if err != nil {
+		return nil, err
+	}
+	m.closers = append(m.closers, s.Close)
 	dir, err := os.MkdirTemp("", "troupe-chat-")
 	if err != nil {
 		return nil, err
 	}
 	m.closers = append(m.closers, func() error { return os.RemoveAll(dir) })
 	cfg.HTTP.UDS = filepath.Join(dir, "s")
-	s, err := newServer(cfg, m)
-	if err != nil {
-		return nil, err
-	}
-	m.closers = append(m.closers, s.Close)
 	ln, err := listen(cfg)
 	if err != nil {
 		return nil, err

@@ -309,13 +309,14 @@ func TestSignalWithoutTimeoutCancels(t *testing.T) {
 	}
 }
 
-func TestSecondSignalEndsAtOnce(t *testing.T) {
-	m := &Main{Exit: func(code int) { require.Equal(t, 130, code) }}
-	signals := make(chan os.Signal, 1)
-	m.Signals = signals
+func TestSignalEndsAtOnceWhereNothingCanBeFinished(t *testing.T) {
+	signals, codes := make(chan os.Signal), make(chan int)
+	m := &Main{Signals: signals, Exit: func(code int) { codes <- code }}
+	stop := m.exitOnSignal()
 	signals <- syscall.SIGINT
-	m.exitOnSignal(nil)
-	require.Empty(t, signals)
+	require.Equal(t, 130, <-codes)
+	stop()
+	m.exitOnSignal()() // no signal: nothing happens
 }
 
 func TestChatInProcess(t *testing.T) {

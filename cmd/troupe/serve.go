@@ -27,7 +27,9 @@ func (m *Main) serve(ctx context.Context) error {
 	}
 	start := time.Now()
 	m.tuneMemory()
+	loaded := m.exitOnSignal()
 	s, err := newServer(cfg, m)
+	loaded()
 	if err != nil {
 		return err
 	}
@@ -48,23 +50,31 @@ func (m *Main) serve(ctx context.Context) error {
 		s.log.Info(fmt.Sprintf("Received %s: finishing running requests, up to %v; again to end at once", sig, seconds(cfg.HTTP.ShutdownTimeout)))
 	case <-ctx.Done():
 	}
-	drained := make(chan struct{})
-	go m.exitOnSignal(drained)
+	drained := m.exitOnSignal()
 	s.drain(seconds(cfg.HTTP.ShutdownTimeout))
-	close(drained)
+	drained()
 	return <-ended
 }
 
-// exitOnSignal ends the process on another signal while it drains.
-func (m *Main) exitOnSignal(drained <-chan struct{}) {
-	select {
-	case sig := <-m.Signals:
-		code := exitFailure
-		if n, ok := sig.(syscall.Signal); ok {
-			code = 128 + int(n)
+// exitOnSignal ends the process on a signal until stop is called: while a model
+// loads there is nothing to finish, and a second signal while draining means now.
+func (m *Main) exitOnSignal() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case sig := <-m.Signals:
+			code := exitFailure
+			if n, ok := sig.(syscall.Signal); ok {
+				code = 128 + int(n)
+			}
+			m.Exit(code)
+		case <-done:
 		}
-		m.Exit(code)
-	case <-drained:
+	}()
+	return func() {
+		close(done)
+		<-ended
 	}
 }
 
