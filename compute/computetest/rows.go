@@ -109,7 +109,7 @@ func isNaN(f float32) bool { return f != f }
 // testRowsAreIndependent computes rows together and each alone.
 func testRowsAreIndependent(t *testing.T, b compute.Backend) {
 	r := newRand(t)
-	for _, s := range []shape{{1, 33}, {17, 7}, {200, 130}, {384, 192}} {
+	for _, s := range []shape{{1, 33}, {17, 7}, {70, 100}} {
 		for _, d := range dtypes {
 			raw, _ := tensor(d, s.rows, s.cols, uniform(r, s.rows*s.cols, 1))
 			m, err := b.NewMatrix(raw)
@@ -117,7 +117,7 @@ func testRowsAreIndependent(t *testing.T, b compute.Backend) {
 			weight, _ := tensor(d, 1, s.cols, uniform(r, s.cols, 1))
 			v, err := b.NewVector(weight)
 			require.NoError(t, err)
-			for _, n := range []int{2, 3, 7, 13, 64, 131} {
+			for _, n := range []int{2, 3, 7, 13, 38} {
 				x, old := uniform(r, n*s.cols, 1), uniform(r, n*s.rows, 1)
 				together := rowOps(t, b, m, v, x, old)
 				for i := range n {

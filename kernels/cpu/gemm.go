@@ -92,41 +92,50 @@ func bounds(x []int64) (lo, hi int64) {
 	return lo, hi
 }
 
-// generic is the reference: the same chains, one at a time.
+// generic is the reference: the same chains in pure Go, tile by tile.
 func (g *Gemm) generic() {
 	for tile := range g.Tiles {
 		w := g.W[tile*g.TileBytes:]
 		if g.Tile != nil {
 			w = g.W[g.Tile[tile]:]
 		}
-		for j := range g.NR {
-			g.genericColumn(w, j, g.Out[j*g.LDO+tile*TileRows:][:TileRows])
-		}
+		g.genericTile(w, g.Out[tile*TileRows:])
 	}
 }
 
-func (g *Gemm) genericColumn(w []byte, j int, out []float32) {
-	var acc [TileRows]float32
-	if g.Finish == Continue {
-		copy(acc[:], out)
+// genericTile computes one tile for all columns.
+func (g *Gemm) genericTile(w []byte, out []float32) {
+	var acc [maxCols]lanes
+	for j := range g.NR {
+		if g.Finish == Continue {
+			copy(acc[j][:], out[j*g.LDO:])
+		}
 	}
+	x := g.X
 	for s := range g.segments {
 		columns := w
 		if g.Segment != nil {
 			columns = w[g.Segment[s]:]
 		}
 		for k := range g.K {
-			x := g.X[(s*g.K+k)*g.NR+j]
-			for lane := range acc {
-				acc[lane] = fma32(loadElem(columns, g.Format, k, lane), x, acc[lane])
+			weights := loadColumn(columns, g.Format, k)
+			for j, v := range x[:g.NR] {
+				chains := &acc[j]
+				for lane, weight := range weights {
+					chains[lane] = fma32(weight, v, chains[lane])
+				}
 			}
+			x = x[g.NR:]
 		}
 	}
-	for lane, v := range acc {
-		if g.Finish == Add {
-			v = out[lane] + v
+	for j := range g.NR {
+		row := out[j*g.LDO:][:TileRows]
+		for lane, v := range acc[j] {
+			if g.Finish == Add {
+				v = row[lane] + v
+			}
+			row[lane] = v
 		}
-		out[lane] = v
 	}
 }
 

@@ -71,6 +71,26 @@ func loadElem(tile []byte, f Format, k, lane int) float32 {
 	return BF16ToF32(binary.LittleEndian.Uint16(at))
 }
 
+// loadColumn widens column k of a tile.
+func loadColumn(tile []byte, f Format, k int) (v lanes) {
+	at := tile[ElemOffset(f, k, 0):]
+	switch f {
+	case F32:
+		for lane := range v {
+			v[lane] = math.Float32frombits(binary.LittleEndian.Uint32(at[4*lane:]))
+		}
+	case F16:
+		for lane := range v {
+			v[lane] = F16ToF32(binary.LittleEndian.Uint16(at[2*lane:]))
+		}
+	case BF16:
+		for lane := range v {
+			v[lane] = BF16ToF32(binary.LittleEndian.Uint16(at[4*lane:]))
+		}
+	}
+	return v
+}
+
 // PackRows copies len(src)/(cols*f.Size()) row-major rows of little-endian
 // elements to the lanes of tile that start at lane, as they are: nothing is
 // rounded. The rest of tile is left alone.

@@ -24,12 +24,15 @@ func (t Tier) String() string {
 	return "no tier"
 }
 
+// maxCols is the most columns that a [Gemm] may have on any tier.
+const maxCols = 12
+
 // MaxCols returns how many columns a [Gemm] of this tier may have.
 func (t Tier) MaxCols() int {
 	if t == AVX2 {
 		return 6 // sixteen registers: two per column and lane group
 	}
-	return 12
+	return maxCols
 }
 
 // Tiers lists the tiers that this processor can run, slowest first.
