@@ -164,10 +164,29 @@ func (e *Engine) fit(req *infer.Request, b *budget, text string, tokenIDs []int3
 	if req.Echo {
 		p.text = text
 		if text == "" || len(kept) < len(tokenIDs) { // given as ids, or cut
-			p.text = e.config.Tokenizer.Decode(kept, req.Sampling.SkipSpecialTokens)
+			p.text = decodeText(e.config.Tokenizer, kept, req.Sampling.SkipSpecialTokens)
 		}
 	}
 	return p, nil
+}
+
+// decodeText decodes a prompt as output is decoded.
+func decodeText(t *tokenizer.Tokenizer, tokenIDs []int32, skipSpecial bool) string {
+	d := newDecoder(t, skipSpecial)
+	var b strings.Builder
+	for _, id := range tokenIDs {
+		b.WriteString(d.Push(id))
+	}
+	b.WriteString(d.Flush())
+	return b.String()
+}
+
+// newDecoder returns a decoder for text that clients read: bytes that form no
+// character are left out of it.
+func newDecoder(t *tokenizer.Tokenizer, skipSpecial bool) *tokenizer.Decoder {
+	d := t.NewDecoder(skipSpecial)
+	d.DropInvalid()
+	return d
 }
 
 // render turns a conversation into text with the model's template, or with the

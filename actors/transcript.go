@@ -33,7 +33,7 @@ type transcript struct {
 }
 
 func newTranscript(t *tokenizer.Tokenizer, params *infer.SamplingParams, interval int) *transcript {
-	tr := &transcript{tokenizer: t, params: params, decoder: t.NewDecoder(params.SkipSpecialTokens), interval: interval}
+	tr := &transcript{tokenizer: t, params: params, decoder: newDecoder(t, params.SkipSpecialTokens), interval: interval}
 	if len(params.Stop) > 0 {
 		tr.stops = sampling.NewStopMatcher(params.Stop, params.IncludeStopStrInOutput)
 	}

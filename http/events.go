@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
 
@@ -187,7 +188,7 @@ func (e *events) Close() error {
 	}
 	status := fasthttp.StatusOK
 	if !e.ended {
-		status = statusClientGone
+		status = metrics.StatusClientGone
 		e.call.cancel(infer.CancelClientGone)
 	}
 	e.server.end(e.call)

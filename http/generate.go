@@ -7,12 +7,9 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
-
-// statusClientGone is what is logged and counted of a request whose client left
-// before its answer; nginx's number, since HTTP has none.
-const statusClientGone = 499
 
 // parse is openai.ParseChat or openai.ParseCompletion.
 type parse func([]byte, *openai.Profile, openai.Envelope) (*openai.Call, error)
@@ -81,7 +78,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call) error {
 
 // clientGone leaves a mark for the log and the metrics; nobody reads the answer.
 func clientGone(ctx *fasthttp.RequestCtx) error {
-	ctx.SetStatusCode(statusClientGone)
+	ctx.SetStatusCode(metrics.StatusClientGone)
 	ctx.SetConnectionClose()
 	return nil
 }

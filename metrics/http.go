@@ -10,6 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// StatusClientGone is observed of a request whose client left before the end of
+// its answer; nginx's number, since HTTP has none.
+const StatusClientGone = 499
+
 // maxRoutes bounds the (handler, method) pairs that get series of their own;
 // later ones are counted under handler "none", method "other".
 const maxRoutes = 256
@@ -35,9 +39,14 @@ type routeSeries struct {
 	inBytes, outBytes prometheus.Observer
 }
 
-var statusClasses = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
+// statusClasses are the values of the status label. Clients that left before the
+// end of their answer are apart: they are nobody's error.
+var statusClasses = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx", "499"}
 
-const numStatusClasses = len(statusClasses)
+const (
+	numStatusClasses = len(statusClasses)
+	status5xx        = 4 // its index
+)
 
 // NewHTTP makes and registers the series. It panics if reg already holds them.
 func NewHTTP(reg prometheus.Registerer) *HTTP {
@@ -145,8 +154,11 @@ func boundedMethod(method string) string {
 
 // statusClass returns the index into statusClasses; what is no HTTP status is a 5xx.
 func statusClass(status int) int {
-	if i := status/100 - 1; i >= 0 && i < numStatusClasses {
+	if status == StatusClientGone {
+		return numStatusClasses - 1
+	}
+	if i := status/100 - 1; i >= 0 && i < numStatusClasses-1 {
 		return i
 	}
-	return numStatusClasses - 1
+	return status5xx
 }

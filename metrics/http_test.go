@@ -54,9 +54,11 @@ func TestHTTPLabelsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		h.Observe(fmt.Sprintf("/v1/models/%d", i), fmt.Sprintf("M%d", i), 200, time.Millisecond, 1, 2)
 	}
+	h.Observe("/v1/models/1", "M1", metrics.StatusClientGone, time.Millisecond, 1, 2)
 	families := scrape(t, reg)
-	require.LessOrEqual(t, len(families["http_requests_total"].GetMetric()), 257*5)
-	require.Equal(t, 1000.0, value(find(t, families, `http_request_duration_highr_seconds`)))
+	require.Equal(t, 1.0, value(find(t, families, `http_requests_total{handler="/v1/models/1",method="other",status="499"}`)))
+	require.LessOrEqual(t, len(families["http_requests_total"].GetMetric()), 257*6)
+	require.Equal(t, 1001.0, value(find(t, families, `http_request_duration_highr_seconds`)))
 	require.Equal(t, 744.0, value(find(t, families, `http_requests_total{handler="none",method="other",status="2xx"}`)))
 }
 
