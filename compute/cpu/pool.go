@@ -41,6 +41,10 @@ func (b *Backend) runSized(t task, n, ns int) {
 	b.pool.run(t, n)
 }
 
+// yieldChunks is after how many chunks a caller without workers lets other
+// goroutines run: its processor may be the only one.
+const yieldChunks = 8
+
 // task is work cut into chunks. run computes chunk on the worker of that
 // number (0 = the caller); chunks may run in any order and at the same time.
 type task interface {
@@ -110,6 +114,9 @@ func (p *pool) run(t task, n int) {
 	if n == 1 || len(p.workers) == 0 {
 		for chunk := range n {
 			t.run(chunk, 0)
+			if chunk%yieldChunks == yieldChunks-1 {
+				runtime.Gosched()
+			}
 		}
 		return
 	}
