@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// keptBuffer is the largest buffer a stream keeps between two flushes.
-	keptBuffer = 64 << 10
+	// writeSize is where a write ends although more is pending: large enough that
+	// the system call costs little, small enough to be kept for the next one.
+	writeSize = 16 << 10
 	// A write deadline is moved when this share of it has passed, not at every flush.
 	deadlineSlack = 8
 )
@@ -33,7 +34,8 @@ type events struct {
 	stream   infer.Stream
 	writer   *openai.Stream
 
-	pending   []infer.Event
+	pending   []infer.Event // drained and not written yet: pending[written:]
+	written   int
 	buf       []byte
 	unread    []byte // rest of buf, for Read
 	numBytes  int
@@ -107,13 +109,17 @@ func (e *events) next() (chunk []byte, err error) {
 			chunk = openai.AppendErrorEvent(nil, infer.Internal(errPanic))
 		}
 	}()
+	if e.written < len(e.pending) {
+		return e.write(), nil
+	}
 	var tick <-chan time.Time
 	if e.keepAlive != nil {
 		tick = e.keepAlive.C
 	}
 	select {
 	case <-e.stream.Ready():
-		return e.drain(), nil
+		e.pending, e.written = e.stream.Drain(e.pending[:0]), 0
+		return e.write(), nil
 	case <-tick:
 		return e.signOfLife(), nil
 	case <-e.call.gone:
@@ -121,15 +127,15 @@ func (e *events) next() (chunk []byte, err error) {
 	}
 }
 
-// drain appends all pending events to the buffer.
-func (e *events) drain() []byte {
-	if cap(e.buf) > keptBuffer {
+// write renders pending events, up to about writeSize bytes.
+func (e *events) write() []byte {
+	if cap(e.buf) > 2*writeSize { // one event was very large
 		e.buf = nil
 	}
 	e.buf = e.buf[:0]
-	e.pending = e.stream.Drain(e.pending[:0])
-	for i := range e.pending {
-		event := &e.pending[i]
+	for e.written < len(e.pending) && len(e.buf) < writeSize && !e.ended {
+		event := &e.pending[e.written]
+		e.written++
 		if event.Final == nil {
 			e.buf = e.writer.AppendDelta(e.buf, &event.Delta)
 			continue
@@ -139,7 +145,6 @@ func (e *events) drain() []byte {
 		if event.Final.Err != nil {
 			e.server.opts.Logger.Warn("stream failed", "path", e.exchange.path, "id", e.stream.ID(), "err", event.Final.Err)
 		}
-		break
 	}
 	return e.buf
 }

@@ -45,7 +45,9 @@ type Stream interface {
 	ID() string
 	// Ready receives a value when events may be pending. It is never closed.
 	Ready() <-chan struct{}
-	// Drain appends the pending events to buf and returns it.
+	// Drain appends the pending events to buf and returns the result. The memory
+	// of an empty buf may be kept by the stream, which then returns other memory;
+	// what was returned belongs to the reader until its next Drain.
 	Drain(buf []Event) []Event
 	// Cancel asks for the end of the request; idempotent, never blocks. The
 	// Final event still comes.
