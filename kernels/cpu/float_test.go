@@ -43,6 +43,8 @@ func TestFMARoundsOnce(t *testing.T) {
 		{1 << 12, 1<<12 + 1, 1}, {4097, 4097, -1 << 24}, {0x1p-75, 0x1p-75, 0x1p-127},
 		{1 + 0x1p-23, 1 + 0x1p-23, 0x1p-47}, {0x1.000002p0, 0x1.fffffep-1, 0x1p-60},
 		{0x1p-75, 0x1p-75 * (1 + 0x1p-23), 0x1p-127}, {tiny, tiny, 1}, {tiny, -0.5, tiny},
+		// Just below the middle of two subnormals, by less than float64 can show.
+		{0x1p-75 * (1 + 0x1p-23), 0x1p-75 * (1 - 0x1p-23), 0x1p-127 + 0x1p-149},
 	}
 	for range 60000 {
 		cases = append(cases, [3]float32{randomFloat(r), randomFloat(r), randomFloat(r)})
