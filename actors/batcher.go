@@ -184,11 +184,18 @@ func (b *BatcherActor) fanOut(c actor.SenderContext) {
 	b.outgoing = b.outgoing[:0]
 }
 
+// messageRun is how many messages of a step share one allocation: enough to make
+// few of them, and few enough to stay a small object for the allocator.
+const messageRun = 16
+
 // collect turns a commit's outputs into messages. The outputs slice is the
-// scheduler's and will be reused; the messages of a step share one allocation.
+// scheduler's and will be reused.
 func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
-	messages := make([]SequenceOutput, len(outputs))
+	var messages []SequenceOutput
 	for i := range outputs {
+		if len(messages) == 0 {
+			messages = make([]SequenceOutput, min(messageRun, len(outputs)-i))
+		}
 		out := &outputs[i]
 		e := out.Seq.Tag.(*entry)
 		// A prompt that is only scored ends with its last chunk and no token: that
@@ -200,7 +207,8 @@ func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
 			e.stamps.LastToken = endedAt
 			b.clearSuspicion(e)
 		}
-		b.outgoing = append(b.outgoing, b.delivery(&messages[i], out))
+		b.outgoing = append(b.outgoing, b.delivery(&messages[0], out))
+		messages = messages[1:]
 	}
 }
 

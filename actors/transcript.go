@@ -107,9 +107,9 @@ func (t *transcript) keep(out *SequenceOutput, n int) {
 // spell fills in the text of a position's tokens. The logprobs belong to the
 // receiver of the output, so they are completed in place.
 func (t *transcript) spell(l *infer.TokenLogprobs) {
-	l.Token.Text = string(t.tokenizer.TokenBytes(l.Token.TokenID))
+	l.Token.Text = t.tokenizer.TokenText(l.Token.TokenID)
 	for i := range l.Top {
-		l.Top[i].Text = string(t.tokenizer.TokenBytes(l.Top[i].TokenID))
+		l.Top[i].Text = t.tokenizer.TokenText(l.Top[i].TokenID)
 	}
 }
 

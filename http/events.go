@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/troupe-llm/troupe/http/openai"
@@ -19,6 +20,9 @@ const (
 	// A write deadline is moved when this share of it has passed, not at every flush.
 	deadlineSlack = 8
 )
+
+// buffers are what streams write with; a stream takes one for its life.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, writeSize+writeSize/4)) }}
 
 var errClientGone = errors.New("the client has closed the connection")
 
@@ -37,7 +41,8 @@ type events struct {
 	pending   []infer.Event // drained and not written yet: pending[written:]
 	written   int
 	buf       []byte
-	unread    []byte // rest of buf, for Read
+	pooled    *[]byte // where buf came from
+	unread    []byte  // rest of buf, for Read
 	numBytes  int
 	deadline  time.Time // the connection's write deadline
 	keepAlive *time.Timer
@@ -47,7 +52,9 @@ type events struct {
 }
 
 func (s *Server) newEvents(ctx *fasthttp.RequestCtx, c *call, reply *openai.Reply, stream infer.Stream) *events {
-	e := &events{server: s, ctx: ctx, call: c, exchange: exchangeOf(ctx), stream: stream, writer: reply.NewStream(), lastWrite: time.Now()}
+	e := &events{server: s, ctx: ctx, call: c, exchange: exchangeOf(ctx), stream: stream, writer: reply.NewStream(), lastWrite: time.Now(),
+		pooled: buffers.Get().(*[]byte)}
+	e.buf = (*e.pooled)[:0]
 	if s.opts.SSEKeepAlive > 0 {
 		e.keepAlive = time.NewTimer(s.opts.SSEKeepAlive)
 	}
@@ -130,7 +137,7 @@ func (e *events) next() (chunk []byte, err error) {
 // write renders pending events, up to about writeSize bytes.
 func (e *events) write() []byte {
 	if cap(e.buf) > 2*writeSize { // one event was very large
-		e.buf = nil
+		e.buf = *e.pooled
 	}
 	e.buf = e.buf[:0]
 	for e.written < len(e.pending) && len(e.buf) < writeSize && !e.ended {
@@ -188,6 +195,8 @@ func (e *events) Close() error {
 		return nil
 	}
 	e.closed = true
+	buffers.Put(e.pooled)
+	e.buf, e.unread = nil, nil
 	if e.keepAlive != nil {
 		e.keepAlive.Stop()
 	}

@@ -52,7 +52,7 @@ func median(v []float64) float64 {
 func BenchmarkMetricsOnAgainstOff(b *testing.B) {
 	for _, streams := range []int{256, 1024} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			compare(b, load{streams: streams, tokens: 128}, startServer(b, true), startServer(b, false))
+			compare(b, load{streams: streams, tokens: 256}, startServer(b, true), startServer(b, false))
 		})
 	}
 }
@@ -63,7 +63,7 @@ func BenchmarkMetricsOnAgainstOff(b *testing.B) {
 func BenchmarkServerAgainstBareFiber(b *testing.B) {
 	for _, streams := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			l := load{streams: streams, tokens: 256}
+			l := load{streams: streams, tokens: 768}
 			server := startServer(b, true)
 			compare(b, l, server, startBareFiber(b, chunksOf(b, server, l)))
 		})

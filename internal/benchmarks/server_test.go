@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +47,14 @@ func (r *nullRunner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, e
 
 func (r *nullRunner) Spec() infer.RunnerSpec { return r.spec }
 func (r *nullRunner) Close() error           { return nil }
+
+// gcPercent is what the troupe command sets.
+const gcPercent = 200
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(gcPercent)
+	os.Exit(m.Run())
+}
 
 // startServer serves the null runner on a loopback port and returns its address.
 func startServer(b *testing.B, perRequestMetrics bool) string {
@@ -119,7 +129,7 @@ func (l load) run(b *testing.B, conns []net.Conn) outcome {
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i, c := range conns {
-		wg.Go(func() { gaps[i], errs[i] = readStream(c, request) })
+		wg.Go(func() { gaps[i], errs[i] = readStream(c, request, l.tokens) })
 	}
 	wg.Wait()
 	wall := time.Since(start)
@@ -131,17 +141,20 @@ func (l load) run(b *testing.B, conns []net.Conn) outcome {
 	return outcome{float64(l.streams*l.tokens) / wall.Seconds(), all[len(all)*99/100]}
 }
 
+var readBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
 // readStream sends a request and reads up to the last chunk of the answer.
-func readStream(c net.Conn, request string) ([]time.Duration, error) {
+func readStream(c net.Conn, request string, tokens int) ([]time.Duration, error) {
 	if _, err := io.WriteString(c, request); err != nil {
 		return nil, err
 	}
-	var gaps []time.Duration
-	buf := make([]byte, 32<<10)
+	gaps := make([]time.Duration, 0, tokens)
+	buf := readBuffers.Get().(*[64 << 10]byte)
+	defer readBuffers.Put(buf)
 	var tail []byte
 	var last time.Time
 	for {
-		n, err := c.Read(buf)
+		n, err := c.Read(buf[:])
 		if err != nil {
 			return nil, err
 		}
