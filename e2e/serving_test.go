@@ -16,7 +16,8 @@ import (
 
 func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	s := serve(t, "--enable-per-request-metrics", "--max-num-batched-tokens", "64", "--max-num-seqs", "8", "--no-enable-prefix-caching")
-	decode := obj{"model": "understudy", "messages": user("Count to 200."), "max_tokens": 700, "ignore_eos": true}
+	// Every token of the decoding streams must show, end-of-turn tokens too.
+	decode := obj{"model": "understudy", "messages": user("Count to 200."), "max_tokens": 700, "ignore_eos": true, "skip_special_tokens": false}
 	long := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 450)), "max_tokens": 2, "stream_options": obj{"include_usage": true}}
 	short := obj{"model": "understudy", "messages": user("Hi"), "max_tokens": 4, "stream_options": obj{"include_usage": true}}
 	alone := s.stream("/v1/chat/completions", long)
