@@ -112,7 +112,7 @@ func (e *events) next() (chunk []byte, err error) {
 		if r := recover(); r != nil {
 			e.server.logPanic(e.exchange, r)
 			e.call.cancel(infer.CancelAdmin)
-			e.ended = true
+			e.ended, e.exchange.streamError = true, infer.CodeInternal
 			chunk = openai.AppendErrorEvent(nil, infer.Internal(errPanic))
 		}
 	}()
@@ -149,8 +149,8 @@ func (e *events) write() []byte {
 		}
 		e.ended = true
 		e.buf = e.writer.AppendFinal(e.buf, event.Final)
-		if event.Final.Err != nil {
-			e.server.opts.Logger.Warn("stream failed", "path", e.exchange.path, "id", e.stream.ID(), "err", event.Final.Err)
+		if err := event.Final.Err; err != nil { // the generator has logged it
+			e.exchange.streamError = err.Code
 		}
 	}
 	return e.buf

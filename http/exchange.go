@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
 	"github.com/valyala/fasthttp"
 )
 
@@ -30,6 +31,9 @@ type exchange struct {
 	requestBytes int
 	bodyRead     bool // the whole body was read
 	streamed     bool // the answer ends with its event stream, not with the handler
+	// streamError is why an event stream broke off, "" if it did not: the status
+	// had been sent before.
+	streamError infer.Code
 }
 
 // exchangeOf returns the exchange of a request.
@@ -74,7 +78,7 @@ func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 		x.streamed = false
 		s.logPanic(x, r)
 		ctx.Response.Reset()
-		s.fail(ctx, errPanic)
+		refuse(ctx, errPanic)
 	}
 	if size := ctx.Request.Header.ContentLength(); !x.bodyRead && (size > 0 || size == chunked) {
 		ctx.SetConnectionClose()

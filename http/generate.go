@@ -108,7 +108,8 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call, str
 			}
 			over = true
 			if final.Err != nil {
-				return final.Err
+				refuse(ctx, final.Err) // the generator has logged it
+				return nil
 			}
 			writeJSON(ctx, fasthttp.StatusOK, collector.AppendBody(nil, final))
 			return nil

@@ -58,19 +58,23 @@ func writeJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.SetBodyRaw(body)
 }
 
-// fail answers with err; the causes of internal errors go to the log only.
+// fail answers with an error that a handler returned. The cause of an internal
+// one goes to the log only.
 func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
-	problem := problemOf(err)
-	writeProblem(ctx, problem)
-	inferErr := infer.AsError(err)
-	if inferErr.RetryAfter > 0 {
-		seconds := math.Ceil(inferErr.RetryAfter.Seconds())
-		ctx.Response.Header.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(seconds)))
-	}
-	if problem.Status == http.StatusInternalServerError {
+	if status := refuse(ctx, err); status == http.StatusInternalServerError {
 		x := exchangeOf(ctx)
 		s.opts.Logger.Error("request failed", "path", x.path, "request_id", x.requestID, "err", err)
 	}
+}
+
+// refuse answers with an error that needs no line in the log, or has one.
+func refuse(ctx *fasthttp.RequestCtx, err error) (status int) {
+	problem := problemOf(err)
+	writeProblem(ctx, problem)
+	if wait := infer.AsError(err).RetryAfter; wait > 0 {
+		ctx.Response.Header.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	}
+	return problem.Status
 }
 
 // parseError answers what fasthttp could not read as a request. It takes none
