@@ -106,7 +106,8 @@ func TestErrorsBeforeTheFirstByte(t *testing.T) {
 
 func TestFailureOfAWholeAnswer(t *testing.T) {
 	failed := infer.Event{Final: &infer.Final{Err: infer.Internal(errors.New("secret"))}}
-	s := start(t, http.Options{Generator: answers(text("Hel"), failed)})
+	var log strings.Builder
+	s := start(t, http.Options{Generator: answers(text("Hel"), failed), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	res := s.do(t, "POST", "/v1/chat/completions", chat(""))
 	require.Equal(t, 500, res.StatusCode)
 	require.NotContains(t, res.body, "secret")
@@ -114,12 +115,15 @@ func TestFailureOfAWholeAnswer(t *testing.T) {
 	require.Equal(t, 200, res.StatusCode)
 	require.True(t, strings.HasSuffix(res.body, `"code":500,"reason":"internal_error"}}`+"\n\ndata: [DONE]\n\n"), res.body)
 	require.NotContains(t, res.body, `"finish_reason":"`)
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.Empty(t, log.String(), "the generator has logged it")
 }
 
 func TestPanicsEndOneRequestOnly(t *testing.T) {
 	broken := newStream("x", text("a"))
 	broken.onDrain = func() { panic("writer") }
-	s := start(t, http.Options{Generator: &fakeGenerator{generate: func(_ context.Context, r *infer.Request) (infer.Stream, error) {
+	var log strings.Builder
+	s := start(t, http.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Generator: &fakeGenerator{generate: func(_ context.Context, r *infer.Request) (infer.Stream, error) {
 		if r.Chat.Template == "handler" {
 			panic("handler")
 		}
@@ -133,6 +137,9 @@ func TestPanicsEndOneRequestOnly(t *testing.T) {
 	require.True(t, strings.HasSuffix(res.body, "data: [DONE]\n\n"))
 	require.Equal(t, infer.CancelAdmin, <-broken.cancelled)
 	require.Equal(t, 200, s.do(t, "GET", "/health", "").StatusCode)
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.Equal(t, 2, strings.Count(log.String(), "level=ERROR msg=panic method=POST path=/v1/chat/completions id=chatcmpl-"), log.String())
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), "one line for each")
 }
 
 func TestSmallEndpoints(t *testing.T) {
@@ -221,12 +228,42 @@ func TestRootPathAndBadOptions(t *testing.T) {
 
 func TestAccessLogHoldsNoText(t *testing.T) {
 	var log strings.Builder
-	s := start(t, http.Options{AccessLog: true, AccessLogExclude: []string{"/health"}, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	s := start(t, http.Options{AccessLog: true, AccessLogExclude: []string{"/version"}, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
 	s.do(t, "POST", "/v1/completions?key=hidden", `{"prompt":"my secret prompt"}`, "X-Request-Id", "id-7")
-	s.do(t, "GET", "/health", "")
+	s.do(t, "GET", "/version", "")
+	require.NoError(t, s.Shutdown(t.Context()))
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), `"method":"POST","path":"/v1/completions","status":200`)
-	require.Contains(t, log.String(), `"request_id":"id-7"`)
+	require.Contains(t, log.String(), `"msg":"request","method":"POST","path":"/v1/completions","id":"cmpl-id-7","request_id":"id-7","status":200`)
 	require.NotContains(t, log.String(), "secret")
 	require.NotContains(t, log.String(), "hidden")
+}
+
+func TestAccessLogOfPollsAndBrokenStreams(t *testing.T) {
+	g := answers(infer.Event{Final: &infer.Final{Err: infer.Errorf(infer.CodeUnavailable, "", "going down")}})
+	sick := false
+	g.health = func() error {
+		if sick {
+			return errors.New("dead")
+		}
+		return nil
+	}
+	var log strings.Builder
+	s := start(t, http.Options{Generator: g, AccessLog: true, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s.do(t, "GET", "/health", "")
+	sick = true
+	s.do(t, "GET", "/health", "")
+	s.do(t, "GET", "/v1/models", "")
+	s.do(t, "POST", "/v1/chat/completions", chat(streamed))
+	require.NoError(t, s.Shutdown(t.Context()))
+	lines := strings.Split(log.String(), "\n")
+	require.Len(t, lines, 5, log.String())
+	for i, want := range []string{
+		`level=DEBUG msg=request method=GET path=/health status=200 ms=`,
+		`level=INFO msg=request method=GET path=/health status=503 ms=`,
+		`level=INFO msg=request method=GET path=/v1/models status=200 ms=`,
+		`level=INFO msg=request method=POST path=/v1/chat/completions id=chatcmpl-`,
+	} {
+		require.Contains(t, lines[i], want)
+	}
+	require.Contains(t, lines[3], " error=unavailable")
 }

@@ -1,6 +1,8 @@
 package http
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +29,8 @@ type exchange struct {
 	start        time.Time
 	route        string // template of the matched route, noRoute until then
 	method, path string // the path is cut for the log
-	requestID    string // the client's X-Request-Id, "" if it is not valid
+	requestID    string // X-Request-Id: the client's, or the one that the response has; "" = neither
+	responseID   string // chatcmpl-… or cmpl-…; "" until the body has been understood
 	requestBytes int
 	bodyRead     bool // the whole body was read
 	streamed     bool // the answer ends with its event stream, not with the handler
@@ -57,7 +60,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 	path := string(ctx.URI().PathOriginal())
 	x.path = path[:min(len(path), maxLogPath)]
-	s.requestID(ctx, x)
+	s.takeRequestID(ctx, x)
 	if s.cors(ctx) {
 		return
 	}
@@ -100,22 +103,46 @@ func (s *Server) observe(x *exchange, status, responseBytes int) {
 	if !s.opts.AccessLog || slices.Contains(s.opts.AccessLogExclude, x.path) {
 		return
 	}
-	s.opts.Logger.Info("request", "method", x.method, "path", x.path, "status", status,
-		"ms", float64(took.Microseconds())/1e3, "bytes_in", x.requestBytes, "bytes_out", responseBytes, "request_id", x.requestID)
+	level := slog.LevelInfo
+	if slices.Contains(polledRoutes, x.route) && status < fasthttp.StatusBadRequest {
+		level = slog.LevelDebug
+	}
+	attrs := append(x.logAttrs(), slog.Int("status", status), slog.Float64("ms", float64(took.Microseconds())/1e3),
+		slog.Int("bytes_in", x.requestBytes), slog.Int("bytes_out", responseBytes))
+	if x.streamError != "" {
+		attrs = append(attrs, slog.String("error", string(x.streamError)))
+	}
+	s.opts.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 
-// requestID takes the client's id for the log, and gives the response one if
-// the server is told to: the client's, else a fresh one.
-func (s *Server) requestID(ctx *fasthttp.RequestCtx, x *exchange) {
-	id := string(ctx.Request.Header.Peek(headerRequestID))
-	if id != "" && openai.CheckRequestID(id, headerRequestID) == nil {
+// polledRoutes are asked every few seconds by monitors and balancers. Their
+// successes would drown what people look for in the log.
+var polledRoutes = []string{"/health", "/ping", "/metrics", "/load"}
+
+// logAttrs says which request a line of the log is about.
+func (x *exchange) logAttrs() []slog.Attr {
+	attrs := make([]slog.Attr, 0, 9)
+	attrs = append(attrs, slog.String("method", x.method), slog.String("path", x.path))
+	if x.responseID != "" {
+		attrs = append(attrs, slog.String("id", x.responseID))
+	}
+	if x.requestID != "" {
+		attrs = append(attrs, slog.String("request_id", x.requestID))
+	}
+	return attrs
+}
+
+// takeRequestID takes the client's id, and gives the response one if the server
+// is told to: the client's, else a fresh one.
+func (s *Server) takeRequestID(ctx *fasthttp.RequestCtx, x *exchange) {
+	if id := string(ctx.Request.Header.Peek(headerRequestID)); openai.CheckRequestID(id, headerRequestID) == nil {
 		x.requestID = id
 	}
 	if !s.opts.RequestIDHeaders {
 		return
 	}
-	if id = x.requestID; id == "" {
-		id = newID()
+	if x.requestID == "" {
+		x.requestID = newID()
 	}
-	ctx.Response.Header.Set(headerRequestID, id)
+	ctx.Response.Header.Set(headerRequestID, x.requestID)
 }

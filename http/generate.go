@@ -25,6 +25,7 @@ func (s *Server) generate(p parse) fiber.Handler {
 		if err != nil {
 			return err
 		}
+		exchangeOf(c.Context()).responseID = req.Reply.ID
 		return s.run(c.Context(), req)
 	}
 }

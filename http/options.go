@@ -60,7 +60,7 @@ type Options struct {
 	WriteTimeout time.Duration // per flush: a client that reads nothing for so long is cut off; 0 = 30 s
 	SSEKeepAlive time.Duration // silence after which a stream gets a comment line; 0 = never
 
-	AccessLog        bool     // one line per request, without any of its text
+	AccessLog        bool     // one line per request, without any of its text; polls that succeed at level debug
 	AccessLogExclude []string // paths that are not logged
 }
 

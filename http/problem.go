@@ -1,7 +1,9 @@
 package http
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -62,8 +64,7 @@ func writeJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {
 // one goes to the log only.
 func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
 	if status := refuse(ctx, err); status == http.StatusInternalServerError {
-		x := exchangeOf(ctx)
-		s.opts.Logger.Error("request failed", "path", x.path, "request_id", x.requestID, "err", err)
+		s.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "request failed", append(exchangeOf(ctx).logAttrs(), slog.Any("error", err))...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -169,7 +170,8 @@ func (s *Server) awaitEnd(done <-chan error) (forced bool) {
 
 // logPanic records a panic with its stack; the process lives on.
 func (s *Server) logPanic(x *exchange, reason any) {
-	s.opts.Logger.Error("panic", "path", x.path, "reason", reason, "stack", string(debug.Stack()))
+	attrs := append(x.logAttrs(), slog.Any("reason", reason), slog.String("stack", string(debug.Stack())))
+	s.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "panic", attrs...)
 }
 
 // newID returns 32 hex digits.
