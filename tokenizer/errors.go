@@ -20,6 +20,7 @@ const (
 	maxPatternBytes = 8192
 	maxComponents   = 32 // members of one Sequence
 	maxNesting      = 4  // Sequences within Sequences
+	maxGrowth       = 64 // times that normalizers may lengthen a text (Llama 2: 12)
 )
 
 // invalid reports a value of tokenizer.json that is not acceptable. part is the

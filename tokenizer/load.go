@@ -55,16 +55,18 @@ func New(tokenizerJSON []byte, cfg Config) (*Tokenizer, error) {
 	if f.Model == nil {
 		return nil, invalid("model", "is missing")
 	}
-	l := loader{file: &f, model: f.Model, cfg: cfg}
+	l := loader{file: &f, model: f.Model, cfg: cfg, t: &Tokenizer{}}
 	for _, step := range []func() error{l.checkModel, l.parseComponents, l.collectTokens, l.buildModel, l.buildAdded, l.buildTemplate} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return l.finish(), nil
+	l.finish()
+	return l.t, nil
 }
 
-// loader turns the file into a Tokenizer, step by step.
+// loader turns the file into a Tokenizer, step by step. The tokenizer is an
+// allocation of its own: a pointer into the loader would keep the file alive.
 type loader struct {
 	file  *fileJSON
 	model *modelJSON
@@ -77,7 +79,7 @@ type loader struct {
 
 	forms   []string // by id, "" = no such token
 	inVocab []bool   // by id: a token of the model, not only an added one
-	t       Tokenizer
+	t       *Tokenizer
 }
 
 // checkModel refuses what the merging cannot do.
@@ -107,6 +109,9 @@ func (l *loader) parseComponents() (err error) {
 	if l.normalizers, err = parseNormalizer(nil, l.file.Normalizer, "normalizer", 0); err != nil {
 		return err
 	}
+	if err := checkGrowth("normalizer", l.normalizers); err != nil {
+		return err
+	}
 	if err := l.pre.parse(l.file.PreTokenizer, "pre_tokenizer", 0); err != nil {
 		return err
 	}
@@ -114,6 +119,9 @@ func (l *loader) parseComponents() (err error) {
 		return err
 	}
 	if err := l.decode.parse(l.file.Decoder, "decoder", 0); err != nil {
+		return err
+	}
+	if err := checkGrowth("decoder", l.decode.replaces); err != nil {
 		return err
 	}
 	if l.pre.byteLevel != l.decode.byteLevel {
@@ -209,7 +217,7 @@ func (l *loader) checkCoverage(m *bpe) error {
 
 // buildAdded builds the search for added tokens and the tables by id.
 func (l *loader) buildAdded() error {
-	t := &l.t
+	t := l.t
 	t.special, t.addedIDs = make([]bool, len(l.forms)), make(map[string]int32, len(l.file.AddedTokens))
 	var raw, normalized []*addedToken
 	var rawPatterns, patterns []string
@@ -248,15 +256,14 @@ func (l *loader) buildTemplate() error {
 }
 
 // finish fills in what follows from the rest.
-func (l *loader) finish() *Tokenizer {
-	t := &l.t
+func (l *loader) finish() {
+	t := l.t
 	t.config, t.normalizers, t.stages, t.post, t.decode = l.cfg, l.normalizers, l.pre.stages, l.post, l.decode
 	t.texts = newArena(len(l.forms), l.text)
 	t.bytesPerToken = l.bytesPerToken()
 	if m := t.model; !m.byteLevel && !m.ignoreMerges && m.vocab.find(spaceMark) >= 0 {
 		m.breaks = l.wordBreaks()
 	}
-	return t
 }
 
 // text returns the bytes that a token stands for.

@@ -3,6 +3,7 @@ package tokenizer_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -87,6 +88,7 @@ var wrongFiles = []struct {
 	{"normalizer", `"normalizer":null`, `"normalizer":{"type":"Lowercase"}`, infer.CodeNotImplemented, "normalizer", "Lowercase"},
 	{"normalizer in a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]}`, infer.CodeNotImplemented, "normalizer.normalizers[1]", "Nmt"},
 	{"normalizer with a regex", `"normalizer":null`, `"normalizer":{"type":"Replace","pattern":{"Regex":" +"},"content":""}`, infer.CodeNotImplemented, "normalizer.pattern", " +"},
+	{"normalizer that grows texts", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaa"},{"type":"Prepend","prepend":"1234567"}]}`, infer.CodeTooLarge, "normalizer", "72"},
 	{"normalizer without pattern", `"normalizer":null`, `"normalizer":{"type":"Replace","content":""}`, infer.CodeInvalid, "normalizer.pattern", "String or Regex"},
 	{"normalizer is a string", `"normalizer":null`, `"normalizer":"NFC"`, infer.CodeMalformed, "normalizer", "string"},
 	{"pre-tokenizer", goodPreTokenizer, `{"type":"BertPreTokenizer"}`, infer.CodeNotImplemented, "pre_tokenizer", "BertPreTokenizer"},
@@ -104,6 +106,7 @@ var wrongFiles = []struct {
 	{"no pre-tokenizer, but byte-level decoder", goodPreTokenizer, `null`, infer.CodeNotImplemented, "decoder", "ByteLevel"},
 	{"no decoder", `{"type":"ByteLevel"}`, `null`, infer.CodeNotImplemented, "decoder", "decoder"},
 	{"decoder", `{"type":"ByteLevel"}`, `{"type":"WordPiece"}`, infer.CodeNotImplemented, "decoder", "WordPiece"},
+	{"decoder that grows texts", `{"type":"ByteLevel"}`, `{"type":"Replace","pattern":{"String":"ab"},"content":"` + strings.Repeat("a", 130) + `"}`, infer.CodeTooLarge, "decoder", "65"},
 	{"decoder strips the end", `{"type":"ByteLevel"}`, `{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":1}]}`, infer.CodeNotImplemented, "decoder.decoders[1]", "stop 1"},
 	{"decoder strips too much", `{"type":"ByteLevel"}`, `{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":9999}]}`, infer.CodeInvalid, "decoder.decoders[1].start", "9999"},
 	{"post-processor", `"post_processor":null`, `"post_processor":{"type":"BertProcessing"}`, infer.CodeNotImplemented, "post_processor", "BertProcessing"},
@@ -156,6 +159,42 @@ func TestVersionLineOfOldMergesIsNoMerge(t *testing.T) {
 	require.NoError(t, err)
 	ids := tok.Encode(" ab", tokenizer.EncodeOptions{})
 	require.Equal(t, int32(256), ids[len(ids)-1])
+}
+
+// What stays of a token is its texts and its places in the tables: the file,
+// its strings and the lists made of them must be garbage.
+func TestTokenizerDoesNotKeepItsFile(t *testing.T) {
+	var vocab, merges []string
+	merge := func(a, b string) {
+		vocab = append(vocab, fmt.Sprintf("%q:%d", a+b, 256+len(vocab)))
+		merges = append(merges, fmt.Sprintf("%q", a+" "+b))
+	}
+	letters := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+	for _, a := range letters {
+		for _, b := range letters {
+			merge(a, b)
+			for _, c := range letters {
+				merge(a+b, c)
+			}
+		}
+	}
+	file := []byte(`{"pre_tokenizer":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},"model":{"vocab":{` +
+		byteVocab(t) + "," + strings.Join(vocab, ",") + `},"merges":[` + strings.Join(merges, ",") + `]}}`)
+	inUse := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	_, err := tokenizer.New(file, tokenizer.Config{}) // also makes the tables that all tokenizers share
+	require.NoError(t, err)
+	before := inUse()
+	tok, err := tokenizer.New(file, tokenizer.Config{})
+	require.NoError(t, err)
+	require.Less(t, inUse()-before, int64(128*tok.VocabSize()))
+	runtime.KeepAlive(file)
+	runtime.KeepAlive(vocab)
+	runtime.KeepAlive(merges)
 }
 
 func TestEscapesInVocabulary(t *testing.T) {

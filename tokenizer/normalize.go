@@ -108,6 +108,24 @@ func parseNormalizer(out []normalizer, b json.RawMessage, part string, depth int
 	return nil, unsupported(part, "normalizer type %q", clip(j.Type))
 }
 
+// checkGrowth bounds how many times longer normalizers can make a text: a chain of
+// replacements could turn a prompt into more than the memory holds.
+func checkGrowth[N normalizer](part string, all []N) *infer.Error {
+	growth := 1
+	for _, n := range all {
+		switch n := normalizer(n).(type) {
+		case prepend:
+			growth *= 1 + len(n) // of a text of one byte
+		case replace:
+			growth *= max(1, (len(n.new)+len(n.old)-1)/len(n.old))
+		}
+		if growth > maxGrowth {
+			return exceeds(part, "growth of a text by what is replaced and prepended", growth, maxGrowth)
+		}
+	}
+	return nil
+}
+
 // normalizeAll applies the normalizers in order.
 func normalizeAll(all []normalizer, s string, spans []infer.Span) (string, []infer.Span) {
 	for _, n := range all {
