@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/compute/cpu"
@@ -36,4 +37,30 @@ func TestCacheTakesMemoryAsItIsUsed(t *testing.T) {
 	}
 	require.Less(t, residentBytes(t)-before, int64(64<<20))
 	kv.Free()
+}
+
+// TestTruncatedFileIsAnError cuts a mapped weight file short before it is read.
+func TestTruncatedFileIsAnError(t *testing.T) {
+	const rows, cols = 256, 64
+	f, err := os.CreateTemp(t.TempDir(), "weights")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Truncate(rows*cols*4))
+	data, err := unix.Mmap(int(f.Fd()), 0, rows*cols*4, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(data)) }()
+	raw := compute.RawTensor{Name: "short", DType: compute.F32, Rows: rows, Cols: cols, Data: data}
+	for _, threads := range []int{1, 3} {
+		b := newBackend(t, cpu.Options{Threads: threads})
+		require.NoError(t, f.Truncate(rows*cols*4))
+		_, err := b.NewMatrix(raw)
+		require.NoError(t, err)
+		require.NoError(t, f.Truncate(4096))
+		_, err = b.NewMatrix(raw)
+		require.ErrorContains(t, err, "short")
+		vector := raw
+		vector.Rows, vector.Cols = 1, rows*cols
+		_, err = b.NewVector(vector)
+		require.ErrorContains(t, err, "short")
+	}
 }

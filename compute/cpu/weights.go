@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime/debug"
 
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
@@ -107,8 +108,32 @@ func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) 
 	if size >= hugeBytes {
 		adviseHuge(m.data, true)
 	}
-	b.pool.run(&repackTask{m: m, parts: parts}, (m.tiles+repackTiles-1)/repackTiles)
+	t := &repackTask{m: m, parts: parts}
+	err = guardRead(parts[0].Name, func() { b.pool.run(t, (m.tiles+repackTiles-1)/repackTiles) })
+	if err != nil {
+		// A failed unmap loses address space, nothing else.
+		_ = b.mem.free(m.data)
+		return nil, err
+	}
 	return m, nil
+}
+
+// guardRead calls read, which reads weights. They are usually pages of a file;
+// if those cannot be read, because the disk fails or the file was cut short,
+// that is an error and no reason to die.
+func guardRead(name string, read func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		v := recover()
+		if p, ok := v.(*taskPanic); ok {
+			v = p.value
+		}
+		if v != nil {
+			err = fmt.Errorf("compute/cpu: cannot read tensor %q: %v", name, v)
+		}
+	}()
+	read()
+	return nil
 }
 
 // repackTask fills a matrix's tiles from row-major parts.
@@ -121,6 +146,7 @@ type repackTask struct {
 const repackTiles = 8
 
 func (t *repackTask) run(chunk, _ int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	first := chunk * repackTiles
 	for i := first; i < min(first+repackTiles, t.m.tiles); i++ {
 		t.tile(i)
@@ -152,6 +178,14 @@ func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
 		return nil, fmt.Errorf("compute/cpu: tensor %q has %d rows; a vector has 1", t.Name, t.Rows)
 	}
 	v := &vector{data: make([]float32, t.Cols)}
+	if err := guardRead(t.Name, func() { v.fill(t) }); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// fill widens t's elements.
+func (v *vector) fill(t compute.RawTensor) {
 	for i := range v.data {
 		switch t.DType {
 		case compute.F32:
@@ -162,5 +196,4 @@ func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
 			v.data[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
 	}
-	return v, nil
 }
