@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/internal/testkit"
+	"github.com/troupe-llm/troupe/metrics"
 )
 
 // workbench is the surroundings of one actor under test: an environment whose clock
@@ -23,6 +25,7 @@ type workbench struct {
 	clock    *testkit.Clock
 	recorder *testkit.Recorder
 	timers   chan *testTimer // as they are set
+	series   *prometheus.Registry
 }
 
 // testTimer fires when the test says so.
@@ -35,11 +38,12 @@ type testTimer struct {
 func (t *testTimer) Stop() bool { return !t.stopped.Swap(true) }
 
 func newWorkbench(t *testing.T) *workbench {
-	w := &workbench{t: t, clock: &testkit.Clock{}, timers: make(chan *testTimer, 16)}
+	w := &workbench{t: t, clock: &testkit.Clock{}, timers: make(chan *testTimer, 16), series: prometheus.NewRegistry()}
 	logger := slog.New(slog.DiscardHandler)
 	w.recorder = testkit.NewRecorder(t, testkit.System())
 	w.env = &environment{
-		root: testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
+		metrics: metrics.NewEngine(w.series, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128}),
+		root:    testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
 		logger: logger, clock: w.clock.Now, admission: &admission{maxRunning: 8, clock: w.clock.Now},
 		registry: newRegistry(), health: new(atomic.Int32), perRequestMetrics: true, streamInterval: 1,
 		after: func(d time.Duration, f func()) timer {
@@ -53,6 +57,22 @@ func newWorkbench(t *testing.T) *workbench {
 
 // send sends a message and waits for all that follows from it.
 func (w *workbench) send(to *actor.PID, message any) { w.env.root.Send(to, message) }
+
+// counted returns the value of a counter, summed over its labels.
+func (w *workbench) counted(name string) (sum float64) {
+	families, err := w.series.Gather()
+	require.NoError(w.t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.Metric {
+				sum += m.GetCounter().GetValue()
+			}
+			return sum
+		}
+	}
+	require.Fail(w.t, "no such series", name)
+	return 0
+}
 
 // newJob returns a job of one prompt with n choices, admitted.
 func (w *workbench) newJob(n int, change func(*infer.SamplingParams)) *job {

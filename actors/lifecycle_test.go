@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -240,6 +241,32 @@ func TestBooks(t *testing.T) {
 	}
 	require.EqualValues(t, generated, histogramSum(t, reg, "vllm:request_generation_tokens"))
 	require.EqualValues(t, prompt, histogramSum(t, reg, "vllm:request_prompt_tokens"))
+}
+
+// The batcher is always a step ahead here, so it draws tokens behind each stop
+// string: they are work of its steps, and of no client's bill.
+func TestBooksLeaveOutWhatAStopStringCutOff(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	d := testkit.NewDevice(testkit.DeviceOptions{
+		Inline: func(int) bool { return true },
+		Next:   func([]int32, *infer.SamplingParams) int32 { return 'a' },
+	})
+	e := startEngine(t, d, func(c *actors.Config) {
+		c.Scheduler.EnablePrefixCaching = false
+		c.Metrics = metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+	})
+	billed, prompts := 0, 0
+	for n := 1; n <= 4; n++ {
+		req := endless(100)
+		req.Sampling.Stop = []string{strings.Repeat("a", n)}
+		a := generate(t, e, req)
+		require.Equal(t, n, a.final.Usage.NumCompletionTokens)
+		billed += n
+		prompts += a.final.Usage.NumPromptTokens
+	}
+	require.EqualValues(t, billed, counter(t, reg, "vllm:generation_tokens_total"))
+	require.EqualValues(t, billed, histogramSum(t, reg, "vllm:request_generation_tokens"))
+	require.Greater(t, histogramSum(t, reg, "vllm:iteration_tokens_total"), float64(prompts+billed))
 }
 
 // leaveAfter reads n tokens of an endless answer, cancels it and reads its end.

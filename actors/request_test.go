@@ -184,13 +184,17 @@ func TestSlowClientIsCancelled(t *testing.T) {
 	final, deltas := b.final()
 	require.Len(t, deltas, 1)
 	require.Contains(t, final.Err.Message, "not read fast enough")
+	require.EqualValues(t, 1, b.counted("troupe:slow_clients_total"))
 	one(t, testkit.TakeOf[*AbortSequence](b.batcher))
 }
 
-func TestUnknownMessagesAreIgnored(t *testing.T) {
+func TestUnknownMessagesAreCounted(t *testing.T) {
 	b := newRequest(t, 1)
 	b.send(b.pid, "what?")
 	b.send(b.added[0].ReplyTo, "what?")
+	batcher, _, _ := b.newBatcher(testkit.DeviceOptions{})
+	b.send(batcher, "what?")
+	require.EqualValues(t, 3, b.counted("troupe:unknown_messages_total"))
 	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("a"), NumOutputTokens: 1, FinishReason: infer.FinishLength})
 	final, _ := b.final()
 	require.Nil(t, final.Err)

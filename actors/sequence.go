@@ -198,7 +198,7 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 	n := s.transcript.add(m)
 	if n > 0 {
 		s.crashes = 0
-		s.observeTokens(last)
+		s.observeTokens(n, last)
 	} else if s.transcript.finished() {
 		s.countPrompt() // prompt scoring: there will be no first token
 	}
@@ -211,9 +211,11 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 	}
 }
 
-// observeTokens books a step with tokens. last is the stamp of the one before, 0
-// if this is the first.
-func (s *SequenceActor) observeTokens(last int64) {
+// observeTokens books a step that gave n tokens. last is the stamp of the one
+// before, 0 if this is the first. The tokens are counted here and not by the
+// batcher, which draws one or more too many while a stop string is on its way.
+func (s *SequenceActor) observeTokens(n int, last int64) {
+	s.env.metrics.ObserveGenerationTokens(n)
 	if last != 0 {
 		s.env.metrics.ObserveInterToken(s.stamps.LastToken - last)
 		return

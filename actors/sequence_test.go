@@ -133,10 +133,12 @@ func TestStopStringEndsTheSequenceAtOnce(t *testing.T) {
 	finished := one(t, testkit.TakeOf[*SequenceFinished](b.recorder))
 	require.Equal(t, infer.FinishStop, finished.FinishReason)
 	require.Equal(t, 5, finished.NumTokens, "tokens after the closing one never were")
+	require.EqualValues(t, 5, b.counted("vllm:generation_tokens_total"))
 	require.Equal(t, &AbortSequence{SeqID: 100}, one(t, testkit.TakeOf[*AbortSequence](b.batcher)))
 
 	b.output(1, 8, "x", infer.FinishNone)
 	require.Empty(t, b.recorder.Take(), "it lingers until the batcher has answered")
+	require.EqualValues(t, 5, b.counted("vllm:generation_tokens_total"), "what a step in flight gave is nobody's")
 	b.send(b.pid, &SequenceOutput{Epoch: 1, FinishReason: infer.FinishAbort})
 	require.IsType(t, &actor.Terminated{}, one(t, b.recorder.Take()))
 	require.Empty(t, b.text())

@@ -9,27 +9,23 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/internal/testkit"
-	"github.com/troupe-llm/troupe/metrics"
 )
 
 // supervisorBench is a supervisor with a scripted device. The recorder is its
 // parent and plays the sequences that wait.
 type supervisorBench struct {
 	*workbench
-	device   *testkit.Device
-	pid      *actor.PID
-	registry *prometheus.Registry
-	closed   chan error
+	device *testkit.Device
+	pid    *actor.PID
+	closed chan error
 }
 
 func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorBench {
-	b := &supervisorBench{workbench: newWorkbench(t), registry: prometheus.NewRegistry(), closed: make(chan error, 1)}
-	b.env.metrics = metrics.NewEngine(b.registry, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+	b := &supervisorBench{workbench: newWorkbench(t), closed: make(chan error, 1)}
 	b.device = testkit.NewDevice(testkit.DeviceOptions{OpenFault: openFault})
 	config := &Config{NewRunner: b.device.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: b.clock.Now, RecoveryTimeout: time.Minute}
 	dev, err := openDevice(config)
@@ -52,17 +48,7 @@ func (b *supervisorBench) await(epoch uint64) *BatcherReady {
 	return testkit.Next[*BatcherReady](b.recorder)
 }
 
-func (b *supervisorBench) restarts() float64 {
-	families, err := b.registry.Gather()
-	require.NoError(b.t, err)
-	for _, f := range families {
-		if f.GetName() == "troupe:batcher_restarts_total" {
-			return f.Metric[0].Counter.GetValue()
-		}
-	}
-	b.t.Fatal("no series of restarts")
-	return 0
-}
+func (b *supervisorBench) restarts() float64 { return b.counted("troupe:batcher_restarts_total") }
 
 func (b *supervisorBench) health() health { return health(b.env.health.Load()) }
 

@@ -15,12 +15,13 @@ type StepStats struct {
 	KVCacheUsage           float64 // used share of KV blocks, 0 … 1
 	// Since the last ObserveStep:
 	NumPromptTokens                     int // newly computed prompt tokens of prefills that finished
-	NumGenerationTokens                 int
+	NumGenerationTokens                 int // tokens drawn, those that a stop string then cut off included
 	NumPreemptions                      int
 	PrefixCacheQueries, PrefixCacheHits int // prompt tokens looked up and found
 }
 
-// ObserveStep records a step; one caller at a time.
+// ObserveStep records a step; one caller at a time. Its tokens count as the step's
+// only: which of them a client is billed for, sequences say.
 func (e *Engine) ObserveStep(s StepStats) {
 	if e == nil {
 		return
@@ -29,7 +30,6 @@ func (e *Engine) ObserveStep(s StepStats) {
 	e.state.preemptions.Add(float64(s.NumPreemptions))
 	e.state.cacheQueries.Add(float64(s.PrefixCacheQueries))
 	e.state.cacheHits.Add(float64(s.PrefixCacheHits))
-	e.tokens.generation.Add(float64(s.NumGenerationTokens))
 	// A step that finished no prefill and gave no token is no iteration in
 	// vLLM's count either.
 	if n := s.NumPromptTokens + s.NumGenerationTokens; n > 0 {
@@ -58,6 +58,16 @@ func (e *Engine) ObservePrompt(numPromptTokens, numCachedTokens int) {
 	e.tokens.cacheHit.Add(float64(numCachedTokens))
 	e.tokens.computed.Add(float64(numPromptTokens - numCachedTokens))
 	e.recent.promptTokens.Add(int64(numPromptTokens - numCachedTokens))
+}
+
+// ObserveGenerationTokens counts the tokens that a step gave a sequence and that
+// count in its request's usage.
+func (e *Engine) ObserveGenerationTokens(n int) {
+	if e == nil {
+		return
+	}
+	e.tokens.generation.Add(float64(n))
+	e.recent.generationTokens.Add(int64(n))
 }
 
 // ObserveFirstToken records the nanoseconds from a request's arrival to the

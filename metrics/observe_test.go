@@ -47,7 +47,7 @@ func TestObserveStep(t *testing.T) {
 		`vllm:num_preemptions_total`:                             1,
 		`vllm:prefix_cache_queries_total`:                        100,
 		`vllm:prefix_cache_hits_total`:                           60,
-		`vllm:generation_tokens_total`:                           6,
+		`vllm:generation_tokens_total`:                           0, // counted by sequences
 		`vllm:iteration_tokens_total`:                            2, // the last step gave nothing
 	})
 	requireSums(t, reg, map[string]float64{`vllm:iteration_tokens_total`: 46})
@@ -68,10 +68,12 @@ func TestObservePrompt(t *testing.T) {
 
 func TestObserveTokens(t *testing.T) {
 	e, reg := newEngine(t)
+	e.ObserveGenerationTokens(1)
+	e.ObserveGenerationTokens(3)
 	e.ObserveFirstToken(30e6)
 	e.ObserveInterToken(20e6)
 	e.ObserveInterToken(40e6)
-	requireSeries(t, reg, map[string]float64{`vllm:time_to_first_token_seconds`: 1, `vllm:inter_token_latency_seconds`: 2})
+	requireSeries(t, reg, map[string]float64{`vllm:generation_tokens_total`: 4, `vllm:time_to_first_token_seconds`: 1, `vllm:inter_token_latency_seconds`: 2})
 	requireSums(t, reg, map[string]float64{`vllm:time_to_first_token_seconds`: 0.03, `vllm:inter_token_latency_seconds`: 0.06})
 }
 
@@ -171,7 +173,8 @@ func TestObserveFaults(t *testing.T) {
 
 func TestRestartEmptiesTheState(t *testing.T) {
 	e, reg := newEngine(t)
-	e.ObserveStep(metrics.StepStats{NumRunning: 3, NumWaiting: 2, NumWaitingDeferred: 1, KVCacheUsage: 0.5, NumGenerationTokens: 3})
+	e.ObserveStep(metrics.StepStats{NumRunning: 3, NumWaiting: 2, NumWaitingDeferred: 1, KVCacheUsage: 0.5})
+	e.ObserveGenerationTokens(3)
 	e.ObserveRestart()
 	requireSeries(t, reg, map[string]float64{
 		`vllm:num_requests_running`: 0, `vllm:num_requests_waiting`: 0, `vllm:kv_cache_usage_perc`: 0,
@@ -204,6 +207,7 @@ func TestSpeculationSeries(t *testing.T) {
 func observeAll(e *metrics.Engine) {
 	e.ObserveStep(metrics.StepStats{NumRunning: 1, NumGenerationTokens: 1, NumPromptTokens: 7, PrefixCacheQueries: 7})
 	e.ObservePrompt(7, 0)
+	e.ObserveGenerationTokens(1)
 	e.ObserveFirstToken(5)
 	e.ObserveInterToken(5)
 	e.ObserveSequenceFinish(metrics.SequenceFinish{Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: 4}, NumTokens: 2})

@@ -32,7 +32,6 @@ func (r *recent) state(s StepStats) {
 }
 
 func (r *recent) step(s StepStats) {
-	r.generationTokens.Add(int64(s.NumGenerationTokens))
 	r.preemptions.Add(int64(s.NumPreemptions))
 	if s.PrefixCacheQueries == 0 {
 		return

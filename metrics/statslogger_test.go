@@ -42,9 +42,10 @@ func testStatsLoggerLine(t *testing.T) {
 	h := newLogHarness(t)
 	h.engine.ObservePrompt(123, 32)
 	h.engine.ObserveStep(metrics.StepStats{
-		NumRunning: 4, NumWaiting: 1, KVCacheUsage: 0.646, NumGenerationTokens: 137,
+		NumRunning: 4, NumWaiting: 1, KVCacheUsage: 0.646,
 		PrefixCacheQueries: 400, PrefixCacheHits: 96,
 	})
+	h.engine.ObserveGenerationTokens(137)
 	h.tick()
 	require.Equal(t, "Engine 000: Avg prompt throughput: 9.1 tokens/s, Avg generation throughput: 13.7 tokens/s, "+
 		"Running: 4 reqs, Waiting: 1 reqs, GPU KV cache usage: 64.6%, Prefix cache hit rate: 24.0%", <-h.lines)
@@ -55,7 +56,8 @@ func TestStatsLoggerOptionalParts(t *testing.T) { synctest.Test(t, testStatsLogg
 
 func testStatsLoggerOptionalParts(t *testing.T) {
 	h := newLogHarness(t)
-	h.engine.ObserveStep(metrics.StepStats{NumWaiting: 1, NumWaitingDeferred: 2, NumGenerationTokens: 1, NumPreemptions: 3})
+	h.engine.ObserveStep(metrics.StepStats{NumWaiting: 1, NumWaitingDeferred: 2, NumPreemptions: 3})
+	h.engine.ObserveGenerationTokens(1)
 	h.tick()
 	require.Equal(t, "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.1 tokens/s, "+
 		"Running: 0 reqs, Waiting: 3 reqs, Deferred: 2 reqs, Preemptions: 3, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%", <-h.lines)
@@ -71,7 +73,7 @@ func testStatsLoggerFallsSilentWhenIdle(t *testing.T) {
 	for range 3 {
 		h.tick() // nothing has happened yet
 	}
-	h.engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 10})
+	h.engine.ObserveGenerationTokens(10)
 	h.tick()
 	require.Contains(t, <-h.lines, "Avg generation throughput: 1.0 tokens/s")
 	h.tick()
@@ -79,7 +81,7 @@ func testStatsLoggerFallsSilentWhenIdle(t *testing.T) {
 	for range 3 {
 		h.tick()
 	}
-	h.engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 20})
+	h.engine.ObserveGenerationTokens(20)
 	h.tick()
 	require.Contains(t, <-h.lines, "Avg generation throughput: 2.0 tokens/s")
 	h.logger.Stop()
@@ -93,12 +95,13 @@ func TestStatsLoggerHitRateLooksBackOnRecentLookups(t *testing.T) {
 func testStatsLoggerHitRateLooksBackOnRecentLookups(t *testing.T) {
 	h := newLogHarness(t)
 	for range 1000 {
-		h.engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 1, PrefixCacheQueries: 10, PrefixCacheHits: 0})
+		h.engine.ObserveStep(metrics.StepStats{PrefixCacheQueries: 10, PrefixCacheHits: 0})
 	}
 	for range 500 {
-		h.engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 1, PrefixCacheQueries: 10, PrefixCacheHits: 8})
+		h.engine.ObserveStep(metrics.StepStats{PrefixCacheQueries: 10, PrefixCacheHits: 8})
 		h.engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 1}) // looked up nothing: counts for nothing
 	}
+	h.engine.ObserveGenerationTokens(1) // an idle engine logs nothing
 	h.tick()
 	require.Contains(t, <-h.lines, "Prefix cache hit rate: 40.0%")
 	h.logger.Stop()
@@ -130,13 +133,13 @@ func testStatsLoggerOwnTicker(t *testing.T) {
 	start := time.Now()
 	engine, _ := newEngine(t)
 	lines := make(chan string)
-	engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 5}) // before the logger: no part of its first window
+	engine.ObserveGenerationTokens(5) // before the logger: no part of its first window
 	l := metrics.StartStatsLogger(metrics.StatsLoggerOptions{
 		Engine: engine, EngineIndex: 7, Interval: 2 * time.Second,
 		Now: func() int64 { return int64(time.Since(start)) + 1 },
 		Log: func(line string) { lines <- line },
 	})
-	engine.ObserveStep(metrics.StepStats{NumGenerationTokens: 100})
+	engine.ObserveGenerationTokens(100)
 	require.Contains(t, <-lines, "Engine 007: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 50.0 tokens/s, ")
 	require.Equal(t, 2*time.Second, time.Since(start))
 	require.Contains(t, <-lines, "Avg generation throughput: 0.0 tokens/s")
