@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 // embedded returns the tokenizer of the embedded model.
 func embedded(t testing.TB) *Tokenizer {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "understudy.json"))
+	b, err := os.ReadFile("../model/understudy/understudy/tokenizer.json")
 	require.NoError(t, err)
 	tok, err := New(b, Config{})
 	require.NoError(t, err)

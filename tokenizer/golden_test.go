@@ -16,7 +16,7 @@ func TestUnderstudyGolden(t *testing.T) {
 			Decoded string  `json:"decoded"`
 		} `json:"strings"`
 	}
-	readJSON(t, "understudy_golden.json", &golden)
+	readJSON(t, "../model/understudy/testdata/tokenizer_golden.json", &golden)
 	require.Len(t, golden.Strings, 70)
 	tok := understudy(t)
 	for _, g := range golden.Strings {

@@ -3,7 +3,6 @@ package tokenizer_test
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +10,10 @@ import (
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
-// readJSON reads testdata/name into v.
-func readJSON(t testing.TB, name string, v any) {
+// readJSON reads a file into v.
+func readJSON(t testing.TB, path string, v any) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
+	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, v))
 }
@@ -22,7 +21,7 @@ func readJSON(t testing.TB, name string, v any) {
 // understudy returns the tokenizer of the embedded model.
 func understudy(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "understudy.json"))
+	b, err := os.ReadFile("../model/understudy/understudy/tokenizer.json")
 	require.NoError(t, err)
 	tok, err := tokenizer.New(b, tokenizer.Config{})
 	require.NoError(t, err)
@@ -55,7 +54,7 @@ type featureCase struct {
 func readFeatures(t testing.TB) *features {
 	t.Helper()
 	f := &features{}
-	readJSON(t, "features.json", f)
+	readJSON(t, "testdata/features.json", f)
 	for i := range f.Cases {
 		c := &f.Cases[i]
 		if c.Texts == nil {
