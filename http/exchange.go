@@ -18,9 +18,6 @@ const (
 	maxLogPath  = 256
 	exchangeKey = "troupe.exchange"
 	chunked     = -1 // fasthttp's content length of a body that comes in chunks
-
-	headerRequestID = "X-Request-Id"
-	headerPriority  = "X-Vllm-Priority"
 )
 
 // exchange is what the server remembers of one request until its answer is
@@ -135,7 +132,7 @@ func (x *exchange) logAttrs() []slog.Attr {
 // takeRequestID takes the client's id, and gives the response one if the server
 // is told to: the client's, else a fresh one.
 func (s *Server) takeRequestID(ctx *fasthttp.RequestCtx, x *exchange) {
-	if id := string(ctx.Request.Header.Peek(headerRequestID)); openai.CheckRequestID(id, headerRequestID) == nil {
+	if id := string(ctx.Request.Header.Peek(openai.HeaderRequestID)); openai.CheckRequestID(id, openai.HeaderRequestID) == nil {
 		x.requestID = id
 	}
 	if !s.opts.RequestIDHeaders {
@@ -144,5 +141,5 @@ func (s *Server) takeRequestID(ctx *fasthttp.RequestCtx, x *exchange) {
 	if x.requestID == "" {
 		x.requestID = newID()
 	}
-	ctx.Response.Header.Set(headerRequestID, x.requestID)
+	ctx.Response.Header.Set(openai.HeaderRequestID, x.requestID)
 }

@@ -35,8 +35,8 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 	h := &c.Request().Header
 	return openai.Envelope{
 		NewID:     newID(),
-		RequestID: string(h.Peek(headerRequestID)),
-		Priority:  string(h.Peek(headerPriority)),
+		RequestID: string(h.Peek(openai.HeaderRequestID)),
+		Priority:  string(h.Peek(openai.HeaderPriority)),
 		Created:   time.Now().Unix(),
 		Arrival:   infer.Now(),
 	}

@@ -32,11 +32,13 @@ func newWatcher() (*watcher, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	file := os.NewFile(uintptr(fd), "epoll")
 	conn, err := file.SyscallConn()
 	if err != nil {
+		_ = file.Close()
 		return nil, err
 	}
 	w := &watcher{file: file, conn: conn, fd: fd, done: make(chan struct{}), onGone: make(map[uint64]func())}

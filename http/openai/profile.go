@@ -27,11 +27,17 @@ type Profile struct {
 	ReturnTokensAsTokenIDs bool
 }
 
+// Headers that say something about a request, as vLLM reads them.
+const (
+	HeaderRequestID = "X-Request-Id"
+	HeaderPriority  = "X-Vllm-Priority"
+)
+
 // Envelope is what belongs to one request beside its body.
 type Envelope struct {
 	NewID     string // fresh id without prefix, used if the client names none
-	RequestID string // header X-Request-Id, "" if not sent
-	Priority  string // header X-Vllm-Priority, "" if not sent
+	RequestID string // HeaderRequestID, "" if not sent
+	Priority  string // HeaderPriority, "" if not sent
 	Created   int64  // unix seconds
 	Arrival   int64  // infer.Now() when the body had been read
 }
@@ -81,7 +87,7 @@ func CheckRequestID(id, param string) *infer.Error {
 
 // responseID returns the id of a response: the client's or a fresh one.
 func responseID(o *object, prefix string, e Envelope) string {
-	id, param := e.RequestID, "X-Request-Id"
+	id, param := e.RequestID, HeaderRequestID
 	if id == "" {
 		if s := o.str("request_id"); s != nil {
 			id, param = *s, "request_id"
@@ -116,7 +122,7 @@ func (p *Profile) priority(o *object, header string) int {
 	if header != "" {
 		n, err := strconv.ParseInt(header, 10, 32)
 		if err != nil {
-			o.fail(infer.CodeMalformed, "X-Vllm-Priority", "must be an integer, got %q", excerpt(header))
+			o.fail(infer.CodeMalformed, HeaderPriority, "must be an integer, got %q", excerpt(header))
 			return 0
 		}
 		fromHeader := int(n)

@@ -10,13 +10,9 @@ const (
 	omitNulls  nulls = false // chunks
 )
 
+// appendUsage appends the bill of a whole request.
 func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
-	dst = append(dst, `{"prompt_tokens":`...)
-	dst = appendInt(dst, u.NumPromptTokens)
-	dst = append(dst, `,"total_tokens":`...)
-	dst = appendInt(dst, u.NumPromptTokens+u.NumCompletionTokens)
-	dst = append(dst, `,"completion_tokens":`...)
-	dst = appendInt(dst, u.NumCompletionTokens)
+	dst = appendCounts(dst, u.NumPromptTokens, u.NumCompletionTokens)
 	switch {
 	case r.PromptTokensDetails:
 		dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
@@ -33,13 +29,14 @@ func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
 
 // appendRunningUsage appends one choice's counts so far, for a chunk.
 func appendRunningUsage(dst []byte, numPromptTokens, numOutputTokens int) []byte {
-	dst = append(dst, `,"usage":{"prompt_tokens":`...)
-	dst = appendInt(dst, numPromptTokens)
-	dst = append(dst, `,"total_tokens":`...)
-	dst = appendInt(dst, numPromptTokens+numOutputTokens)
-	dst = append(dst, `,"completion_tokens":`...)
-	dst = appendInt(dst, numOutputTokens)
-	return append(dst, '}')
+	return append(appendCounts(append(dst, `,"usage":`...), numPromptTokens, numOutputTokens), '}')
+}
+
+// appendCounts opens a usage object with the counts that are in each.
+func appendCounts(dst []byte, numPromptTokens, numCompletionTokens int) []byte {
+	dst = appendInt(append(dst, `{"prompt_tokens":`...), numPromptTokens)
+	dst = appendInt(append(dst, `,"total_tokens":`...), numPromptTokens+numCompletionTokens)
+	return appendInt(append(dst, `,"completion_tokens":`...), numCompletionTokens)
 }
 
 // appendMetricsField appends the metrics field with its leading comma: absent
