@@ -18,7 +18,7 @@ import (
 // the default that its comment names.
 type Options struct {
 	Generator infer.Generator
-	Version   string       // answered by /version
+	Version   string       // answered by /version, and in system_fingerprint; "" = no fingerprint
 	Logger    *slog.Logger // nil = discard
 
 	// HTTPMetrics observes every request (nil = nothing is observed); Gatherer
@@ -38,10 +38,8 @@ type Options struct {
 	// It is taken literally: 0 allows the sampled token's own value only.
 	MaxLogprobs     int
 	MaxNumSequences int // largest n, and largest prompts times n; 0 = 16384
-	MaxStopStrings  int // longest `stop` list; 0 = 16
 
-	ResponseRole      string // role of generated chat messages; "" = assistant
-	SystemFingerprint string // "" = troupe-Version; without a version none: null, or absent in streams
+	ResponseRole string // role of generated chat messages; "" = assistant
 
 	// APIKeys guard paths below /v1, /v2, /inference and /cohere; none = open.
 	APIKeys []string
@@ -71,7 +69,6 @@ const (
 	defaultIdleTimeout     = 75 * time.Second
 	defaultWriteTimeout    = 30 * time.Second
 	defaultMaxNumSequences = 16384
-	defaultMaxStopStrings  = 16
 )
 
 // withDefaults returns o with every zero value that has a default replaced.
@@ -82,9 +79,6 @@ func (o Options) withDefaults() Options {
 	if o.ResponseRole == "" {
 		o.ResponseRole = "assistant"
 	}
-	if o.SystemFingerprint == "" && o.Version != "" {
-		o.SystemFingerprint = "troupe-" + o.Version
-	}
 	o.RootPath = strings.TrimRight(o.RootPath, "/")
 	setDefault(&o.BodyLimit, defaultBodyLimit)
 	setDefault(&o.HeaderLimit, defaultHeaderLimit)
@@ -92,7 +86,6 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.IdleTimeout, defaultIdleTimeout)
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
 	setDefault(&o.MaxNumSequences, defaultMaxNumSequences)
-	setDefault(&o.MaxStopStrings, defaultMaxStopStrings)
 	return o
 }
 
@@ -106,7 +99,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate refuses what no default can mend.
 func (o *Options) validate() error {
 	for name, value := range map[string]int{
-		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
+		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences,
 		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
 	} {
 		if value < 0 {
@@ -127,14 +120,17 @@ func (o *Options) validate() error {
 
 // profile is the part of the options that package openai reads.
 func (o *Options) profile() openai.Profile {
+	fingerprint := ""
+	if o.Version != "" {
+		fingerprint = "troupe-" + o.Version
+	}
 	return openai.Profile{
 		Model:                  o.Generator.Model(),
 		MaxLogprobs:            o.MaxLogprobs,
 		MaxNumSequences:        o.MaxNumSequences,
-		MaxStopStrings:         o.MaxStopStrings,
 		PriorityScheduling:     o.PriorityScheduling,
 		ResponseRole:           o.ResponseRole,
-		SystemFingerprint:      o.SystemFingerprint,
+		SystemFingerprint:      fingerprint,
 		PerRequestMetrics:      o.PerRequestMetrics,
 		ForceIncludeUsage:      o.ForceIncludeUsage,
 		PromptTokensDetails:    o.PromptTokensDetails,

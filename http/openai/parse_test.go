@@ -16,7 +16,7 @@ func profile() *openai.Profile {
 		Model: &infer.ModelInfo{
 			ServedNames: []string{"understudy", "alias"}, Root: "understudy", MaxModelLen: 2048, VocabSize: 512,
 		},
-		MaxLogprobs: 20, MaxNumSequences: 16384, MaxStopStrings: 16, ResponseRole: "assistant",
+		MaxLogprobs: 20, MaxNumSequences: 16384, ResponseRole: "assistant",
 	}
 }
 

@@ -16,7 +16,6 @@ type Profile struct {
 
 	MaxLogprobs        int  // cap of logprobs, top_logprobs, prompt_logprobs; -1 = none
 	MaxNumSequences    int  // cap of n, and of prompts times n
-	MaxStopStrings     int  // cap of the `stop` list
 	PriorityScheduling bool // `priority` may be other than 0
 
 	ResponseRole           string // role of generated messages
