@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"maps"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,9 +15,6 @@ type EngineOptions struct {
 	MaxModelLen int    // token histograms have buckets up to it
 	// CacheInfo becomes the labels of vllm:cache_config_info; nil leaves the series out.
 	CacheInfo map[string]string
-	// NumSpeculativeTokens is the configured draft length; 0 leaves the
-	// vllm:spec_decode_* series out, as vLLM does without speculation.
-	NumSpeculativeTokens int
 }
 
 // Engine is every series of one engine. Observe methods may be called from any
@@ -29,8 +25,7 @@ type Engine struct {
 	latency  latencySeries
 	requests requestSeries
 	faults   faultSeries
-	spec     *specSeries // nil without speculation
-	recent   recent      // what the log line reports
+	recent   recent // what the log line reports
 }
 
 type stateSeries struct {
@@ -86,9 +81,6 @@ func NewEngine(reg prometheus.Registerer, o EngineOptions) *Engine {
 		latency:  newLatencySeries(f),
 		requests: newRequestSeries(f, tokenBuckets(o.MaxModelLen)),
 		faults:   newFaultSeries(f),
-	}
-	if o.NumSpeculativeTokens > 0 {
-		e.spec = newSpecSeries(f, o.NumSpeculativeTokens)
 	}
 	if o.CacheInfo != nil {
 		labels := prometheus.Labels(maps.Clone(o.CacheInfo))
@@ -171,24 +163,5 @@ func newFaultSeries(f factory) faultSeries {
 		restarts:        f.counter("troupe:batcher_restarts_total", "Number of times a failed batcher was replaced."),
 		slowClients:     f.counter("troupe:slow_clients_total", "Number of requests cancelled because the client read too slowly."),
 		unknownMessages: f.counters("troupe:unknown_messages_total", "Number of messages that an actor did not know.", "actor", actorNames),
-	}
-}
-
-// specSeries are the series of speculative decoding.
-type specSeries struct {
-	drafts, draftTokens, acceptedTokens prometheus.Counter
-	acceptedPerPos                      []prometheus.Counter
-}
-
-func newSpecSeries(f factory, numSpeculativeTokens int) *specSeries {
-	positions := make([]string, numSpeculativeTokens)
-	for i := range positions {
-		positions[i] = strconv.Itoa(i)
-	}
-	return &specSeries{
-		drafts:         f.counter("vllm:spec_decode_num_drafts_total", "Number of spec decoding drafts."),
-		draftTokens:    f.counter("vllm:spec_decode_num_draft_tokens_total", "Number of draft tokens."),
-		acceptedTokens: f.counter("vllm:spec_decode_num_accepted_tokens_total", "Number of accepted tokens."),
-		acceptedPerPos: f.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens per draft position.", "position", positions),
 	}
 }

@@ -1,10 +1,7 @@
 package metrics
 
 import (
-	"maps"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,10 +11,6 @@ import (
 // its answer; nginx's number, since HTTP has none.
 const StatusClientGone = 499
 
-// maxRoutes bounds the (handler, method) pairs that get series of their own;
-// later ones are counted under handler "none", method "other".
-const maxRoutes = 256
-
 // HTTP is the http_* series, as vLLM's server has them.
 type HTTP struct {
 	requests *prometheus.CounterVec
@@ -25,9 +18,9 @@ type HTTP struct {
 	fine     prometheus.Histogram
 	inBytes  *prometheus.SummaryVec
 	outBytes *prometheus.SummaryVec
-	mu       sync.Mutex // held while a new route is added
-	routes   atomic.Pointer[map[routeKey]*routeSeries]
-	overflow *routeSeries
+
+	mu     sync.Mutex
+	routes map[routeKey]*routeSeries
 }
 
 type routeKey struct{ handler, method string }
@@ -75,14 +68,14 @@ func NewHTTP(reg prometheus.Registerer) *HTTP {
 		}, []string{"handler"}),
 	}
 	reg.MustRegister(h.requests, h.duration, h.fine, h.inBytes, h.outBytes)
-	h.routes.Store(&map[routeKey]*routeSeries{})
+	h.routes = make(map[routeKey]*routeSeries)
 	return h
 }
 
 // Observe records a request when its response has been sent, streams included.
-// handler is the route's template, or "none" if no route matched; the untracked
-// ones of vLLM (/metrics, /health, …) are ignored. d is the whole duration. On a
-// nil *HTTP it does nothing.
+// handler is the template of the route, one of a fixed set, or "none" if no route
+// matched; those that vLLM leaves out (/metrics, /health, …) are ignored. method
+// is the client's. d is the whole duration. On a nil *HTTP it does nothing.
 func (h *HTTP) Observe(handler, method string, status int, d time.Duration, requestBytes, responseBytes int) {
 	if h == nil || untracked(handler) {
 		return
@@ -95,30 +88,16 @@ func (h *HTTP) Observe(handler, method string, status int, d time.Duration, requ
 	r.outBytes.Observe(float64(responseBytes))
 }
 
-// route finds a route's children without a lock once they exist.
+// route finds or makes a route's children.
 func (h *HTTP) route(handler, method string) *routeSeries {
-	if r := (*h.routes.Load())[routeKey{handler, method}]; r != nil {
-		return r
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old := *h.routes.Load()
 	key := routeKey{handler, method}
-	if r := old[key]; r != nil {
-		return r
+	r := h.routes[key]
+	if r == nil {
+		r = h.newRoute(handler, method)
+		h.routes[key] = r
 	}
-	if len(old) >= maxRoutes {
-		if h.overflow == nil {
-			h.overflow = h.newRoute("none", "other")
-		}
-		return h.overflow
-	}
-	// The caller's string may live in a request buffer that is used again.
-	key.handler = strings.Clone(handler)
-	r := h.newRoute(key.handler, method)
-	routes := maps.Clone(old)
-	routes[key] = r
-	h.routes.Store(&routes)
 	return r
 }
 

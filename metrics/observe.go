@@ -193,20 +193,6 @@ func (e *Engine) ObserveUnknownMessage(actor string) {
 	e.faults.unknownMessages[i].Inc()
 }
 
-// ObserveSpeculation records one verification step: the number of proposed
-// tokens and the number accepted, the bonus token left out.
-func (e *Engine) ObserveSpeculation(numDraftTokens, numAcceptedTokens int) {
-	if e == nil || e.spec == nil {
-		return
-	}
-	e.spec.drafts.Inc()
-	e.spec.draftTokens.Add(float64(numDraftTokens))
-	e.spec.acceptedTokens.Add(float64(numAcceptedTokens))
-	for i := range min(numAcceptedTokens, len(e.spec.acceptedPerPos)) {
-		e.spec.acceptedPerPos[i].Inc()
-	}
-}
-
 func observeInterval(h prometheus.Histogram, from, to int64) {
 	if ns, ok := interval(from, to); ok {
 		h.Observe(seconds(ns))

@@ -182,27 +182,6 @@ func TestRestartEmptiesTheState(t *testing.T) {
 	})
 }
 
-func TestSpeculationSeries(t *testing.T) {
-	e, plain := newEngine(t)
-	e.ObserveSpeculation(3, 2)
-	for name := range scrape(t, plain) {
-		require.NotContains(t, name, "spec_decode")
-	}
-
-	reg := prometheus.NewRegistry()
-	e = metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 64, NumSpeculativeTokens: 3})
-	e.ObserveSpeculation(3, 2)
-	e.ObserveSpeculation(2, 0)
-	requireSeries(t, reg, map[string]float64{
-		`vllm:spec_decode_num_drafts_total`:                                2,
-		`vllm:spec_decode_num_draft_tokens_total`:                          5,
-		`vllm:spec_decode_num_accepted_tokens_total`:                       2,
-		`vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}`: 1,
-		`vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"}`: 1,
-		`vllm:spec_decode_num_accepted_tokens_per_pos_total{position="2"}`: 0,
-	})
-}
-
 // observeAll calls every method once.
 func observeAll(e *metrics.Engine) {
 	e.ObserveStep(metrics.StepStats{NumRunning: 1, NumGenerationTokens: 1, NumPromptTokens: 7, PrefixCacheQueries: 7})
@@ -216,7 +195,6 @@ func observeAll(e *metrics.Engine) {
 	e.ObserveSlowClient()
 	e.ObserveAdmissionRejection(metrics.RejectMaxQueuedReqs)
 	e.ObserveUnknownMessage("batcher")
-	e.ObserveSpeculation(1, 1)
 }
 
 func TestNilEngineIsSilent(t *testing.T) {
