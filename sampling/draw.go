@@ -17,9 +17,7 @@ func (s *Sampler) draw(r Row, best int32) int32 {
 	p := r.Params
 	d := newDrawing(r, best)
 	if !filters(p, s.vocabSize) {
-		for i, v := range r.Logits {
-			d.consider(int32(i), v)
-		}
+		d.scan(r.Logits)
 		return d.token
 	}
 	for _, c := range s.filter(r, &d) {
@@ -70,10 +68,7 @@ func (d *drawing) scaled(logit float32) float64 { return (float64(logit) - d.max
 func (d *drawing) consider(id int32, logit float32) {
 	x := d.scaled(logit)
 	u := d.noise.uniform(id)
-	// With t = score - x, id wins only if -log(u) <= exp(-t). For t > 0, as
-	// -log(u) >= 1-u and exp(-t) <= 1/(1+t), most tokens are ruled out without a
-	// logarithm; the margin covers rounding.
-	if t := d.score - x; t > 0 && (1-u)*(1+t) > 1+1e-9 {
+	if loses(u, d.score-x) {
 		return
 	}
 	score := x + gumbel(u)
@@ -81,6 +76,24 @@ func (d *drawing) consider(id int32, logit float32) {
 		d.token, d.score = id, score
 	}
 }
+
+// scan considers a whole row. It calls consider for the few tokens that the
+// quick test leaves; for that test a product is exact enough in place of the quotient.
+func (d *drawing) scan(logits []float32) {
+	inverse := 1 / d.temp
+	for i, v := range logits {
+		if loses(d.noise.uniform(int32(i)), d.score-(float64(v)-d.max)*inverse) {
+			continue
+		}
+		d.consider(int32(i), v)
+	}
+}
+
+// loses reports whether a token with noise u that is behind the best score by t
+// before its noise is added cannot win. It would need -log(u) <= exp(-t); for
+// t > 0, as -log(u) >= 1-u and exp(-t) <= 1/(1+t+t*t/2), nearly all tokens are ruled
+// out without a logarithm. The margin covers rounding.
+func loses(u, t float64) bool { return t > 0 && (1-u)*(1+t*(1+t/2)) > 1+1e-9 }
 
 // filter returns the tokens that min_p, top_k and top_p leave, in no particular
 // order, in scratch memory.

@@ -147,7 +147,7 @@ func TestFiltersOfOneAreGreedy(t *testing.T) {
 func drawParams(t *rapid.T, n int) (*infer.SamplingParams, []float32, []int32, []int32) {
 	id := rapid.Int32Range(0, int32(n)-1)
 	ids := rapid.SliceOfN(id, 0, 8)
-	p := neutral(rapid.SampledFrom([]float64{0, 0.01, 0.7, 1, 2}).Draw(t, "temperature"))
+	p := neutral(rapid.SampledFrom([]float64{0, 5e-324, 0.01, 0.7, 1, 2}).Draw(t, "temperature"))
 	p.Seed = rapid.Uint64().Draw(t, "seed")
 	p.TopK = rapid.SampledFrom([]int{-1, 0, 1, 2, n / 2, n, n + 1}).Draw(t, "top_k")
 	p.TopP = rapid.SampledFrom([]float64{1, 1, 0.1, 0.5, 0.93}).Draw(t, "top_p")
