@@ -109,7 +109,18 @@ func nucleus(c []candidate, topP float64, d *drawing) int {
 		c[i].weight = math.Exp(d.scaled(c[i].logit))
 		total += c[i].weight
 	}
-	return prefix(c, topP*total)
+	// Candidates that weigh less than an equal share of what may be left out weigh
+	// less than that all together: none of them is in the set, and the search for
+	// its border, which is the costly part, can do without them.
+	share := (1 - topP) * total / float64(len(c))
+	n := 0
+	for i := range c {
+		if c[i].weight >= share {
+			c[n], c[i] = c[i], c[n]
+			n++
+		}
+	}
+	return prefix(c[:n], topP*total)
 }
 
 // prefix moves to the front the shortest run of candidates, in order of
