@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
 
@@ -152,6 +153,8 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	problem := problemOf(s.tooLarge(ctx))
 	writeProblem(ctx, problem)
 	lingerOnClose(ctx.Conn())
-	s.opts.HTTPMetrics.Observe(noRoute, string(ctx.Method()), problem.Status, 0, 0, len(ctx.Response.Body()))
+	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{
+		Handler: noRoute, Method: string(ctx.Method()), Status: problem.Status, ResponseBytes: len(ctx.Response.Body()),
+	})
 	return fasthttp.StatusRequestEntityTooLarge
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
 
@@ -96,7 +97,10 @@ func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 // observe records a request whose answer is over.
 func (s *Server) observe(x *exchange, status, responseBytes int) {
 	took := time.Since(x.start)
-	s.opts.HTTPMetrics.Observe(x.route, x.method, status, took, x.requestBytes, responseBytes)
+	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{
+		Handler: x.route, Method: x.method, Status: status, Duration: took,
+		RequestBytes: x.requestBytes, ResponseBytes: responseBytes,
+	})
 	if !s.opts.AccessLog || slices.Contains(s.opts.AccessLogExclude, x.path) {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
 
@@ -94,5 +95,6 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	lingerOnClose(ctx.Conn())
 	_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
 	writeProblem(ctx, problem)
-	s.opts.HTTPMetrics.Observe(noRoute, "other", problem.Status, time.Since(ctx.ConnTime()), 0, len(ctx.Response.Body()))
+	// When it began is not known: its connection may be much older.
+	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{Handler: noRoute, Status: problem.Status, ResponseBytes: len(ctx.Response.Body())})
 }

@@ -72,20 +72,29 @@ func NewHTTP(reg prometheus.Registerer) *HTTP {
 	return h
 }
 
+// HTTPRequest is what is recorded of one request and its response.
+type HTTPRequest struct {
+	Handler  string        // the route's template, one of a fixed set; "none" if no route matched
+	Method   string        // the client's; unknown ones count as "other"
+	Status   int           // HTTP status or StatusClientGone
+	Duration time.Duration // from the headers' arrival to the response's end; 0 if not known
+	// Bodies, in bytes.
+	RequestBytes, ResponseBytes int
+}
+
 // Observe records a request when its response has been sent, streams included.
-// handler is the template of the route, one of a fixed set, or "none" if no route
-// matched; those that vLLM leaves out (/metrics, /health, …) are ignored. method
-// is the client's. d is the whole duration. On a nil *HTTP it does nothing.
-func (h *HTTP) Observe(handler, method string, status int, d time.Duration, requestBytes, responseBytes int) {
-	if h == nil || untracked(handler) {
+// The handlers that vLLM leaves out (/metrics, /health, …) are ignored. On a nil
+// *HTTP it does nothing.
+func (h *HTTP) Observe(r HTTPRequest) {
+	if h == nil || untracked(r.Handler) {
 		return
 	}
-	r := h.route(handler, boundedMethod(method))
-	r.status[statusClass(status)].Inc()
-	r.duration.Observe(d.Seconds())
-	h.fine.Observe(d.Seconds())
-	r.inBytes.Observe(float64(requestBytes))
-	r.outBytes.Observe(float64(responseBytes))
+	series := h.route(r.Handler, boundedMethod(r.Method))
+	series.status[statusClass(r.Status)].Inc()
+	series.duration.Observe(r.Duration.Seconds())
+	h.fine.Observe(r.Duration.Seconds())
+	series.inBytes.Observe(float64(r.RequestBytes))
+	series.outBytes.Observe(float64(r.ResponseBytes))
 }
 
 // route finds or makes a route's children.

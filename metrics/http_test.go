@@ -15,10 +15,10 @@ import (
 func TestHTTPObserve(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	h := metrics.NewHTTP(reg)
-	h.Observe("/v1/chat/completions", "POST", 200, 20*time.Millisecond, 100, 1000)
-	h.Observe("/v1/chat/completions", "POST", 404, 300*time.Millisecond, 50, 80)
-	h.Observe("none", "BREW", 405, time.Millisecond, 0, 9)
-	h.Observe("none", "\xff\x00", 999, time.Millisecond, 0, 9)
+	h.Observe(metrics.HTTPRequest{Handler: "/v1/chat/completions", Method: "POST", Status: 200, Duration: 20 * time.Millisecond, RequestBytes: 100, ResponseBytes: 1000})
+	h.Observe(metrics.HTTPRequest{Handler: "/v1/chat/completions", Method: "POST", Status: 404, Duration: 300 * time.Millisecond, RequestBytes: 50, ResponseBytes: 80})
+	h.Observe(metrics.HTTPRequest{Handler: "none", Method: "BREW", Status: 405, Duration: time.Millisecond, ResponseBytes: 9})
+	h.Observe(metrics.HTTPRequest{Handler: "none", Method: "\xff\x00", Status: 999, Duration: time.Millisecond, ResponseBytes: 9})
 	requireSeries(t, reg, map[string]float64{
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`: 1,
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"}`: 1,
@@ -41,20 +41,20 @@ func TestHTTPIgnoresUntrackedHandlers(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	h := metrics.NewHTTP(reg)
 	for _, handler := range []string{"/metrics", "/health", "/load", "/ping", "/version", "/server_info"} {
-		h.Observe(handler, "GET", 200, time.Millisecond, 0, 2)
+		h.Observe(metrics.HTTPRequest{Handler: handler, Method: "GET", Status: 200, Duration: time.Millisecond, ResponseBytes: 2})
 	}
 	requireSeries(t, reg, map[string]float64{`http_request_duration_highr_seconds`: 0})
 	require.Empty(t, scrape(t, reg)["http_requests_total"].GetMetric())
-	(*metrics.HTTP)(nil).Observe("/v1/models", "GET", 200, time.Millisecond, 0, 2)
+	(*metrics.HTTP)(nil).Observe(metrics.HTTPRequest{Handler: "/v1/models", Method: "GET", Status: 200, Duration: time.Millisecond, ResponseBytes: 2})
 }
 
 func TestHTTPMethodsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	h := metrics.NewHTTP(reg)
 	for i := range 1000 {
-		h.Observe("none", fmt.Sprintf("M%d", i), 405, time.Millisecond, 1, 2)
+		h.Observe(metrics.HTTPRequest{Handler: "none", Method: fmt.Sprintf("M%d", i), Status: 405, Duration: time.Millisecond, RequestBytes: 1, ResponseBytes: 2})
 	}
-	h.Observe("none", "M1", metrics.StatusClientGone, time.Millisecond, 1, 2)
+	h.Observe(metrics.HTTPRequest{Handler: "none", Method: "M1", Status: metrics.StatusClientGone, Duration: time.Millisecond, RequestBytes: 1, ResponseBytes: 2})
 	requireSeries(t, reg, map[string]float64{
 		`http_requests_total{handler="none",method="other",status="4xx"}`: 1000,
 		`http_requests_total{handler="none",method="other",status="499"}`: 1,
@@ -70,7 +70,7 @@ func TestHTTPObserveConcurrently(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 100 {
-				h.Observe(fmt.Sprintf("/route/%d", (i+j)%20), "GET", 200, time.Millisecond, 1, 1)
+				h.Observe(metrics.HTTPRequest{Handler: fmt.Sprintf("/route/%d", (i+j)%20), Method: "GET", Status: 200, Duration: time.Millisecond, RequestBytes: 1, ResponseBytes: 1})
 			}
 		})
 	}
@@ -86,6 +86,6 @@ func TestHTTPObserveConcurrently(t *testing.T) {
 func TestHTTPObserveDoesNotAllocate(t *testing.T) {
 	h := metrics.NewHTTP(prometheus.NewRegistry())
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		h.Observe("/v1/completions", "POST", 200, time.Millisecond, 10, 20)
+		h.Observe(metrics.HTTPRequest{Handler: "/v1/completions", Method: "POST", Status: 200, Duration: time.Millisecond, RequestBytes: 10, ResponseBytes: 20})
 	}))
 }
