@@ -10,25 +10,22 @@ package sampling
 type StopMatcher struct {
 	stops   []string
 	include bool
-	next    map[edge]int32 // transitions of the trie
-	nodes   []stopNode     // nodes[0] is the root
-	state   int32
-	held    []byte // held[taken:] may still become a stop: nodes[state].depth bytes
+	nodes   []stopNode // the trie of stops; nodes[0] is the root
+	state   int32      // node of the longest suffix of the text that begins a stop
+	held    []byte     // held[taken:] may still become a stop: nodes[state].depth bytes
 	taken   int
 	done    bool
 }
 
-// edge is a trie node and the byte that leads on from it.
-type edge struct {
-	node int32
-	char byte
-}
-
-// stopNode is a prefix of one or more stop strings.
+// stopNode is a prefix of one or more stop strings. Its children are a list: stops
+// are few, so that a walk beats a lookup, which would be made for every byte of text.
 type stopNode struct {
-	depth int32 // its length in bytes
-	fail  int32 // the node of its longest proper suffix that is a prefix too
-	stop  int32 // index of the longest stop string that it ends in, -1 if none
+	char    byte  // the last byte of the prefix
+	depth   int32 // its length in bytes
+	child   int32 // the first prefix that is one byte longer, 0 = none
+	sibling int32 // the next one of the same parent, 0 = none
+	fail    int32 // the node of its longest proper suffix that is a prefix too
+	stop    int32 // index of the longest stop string that it ends in, -1 if none
 }
 
 // NewStopMatcher returns a matcher of stops; empty strings among them are
@@ -47,17 +44,13 @@ func (m *StopMatcher) insert(stop string, index int32) {
 	if stop == "" {
 		return
 	}
-	if m.next == nil {
-		m.next = make(map[edge]int32)
-	}
 	at := int32(0)
 	for i := range len(stop) {
-		e := edge{at, stop[i]}
-		to, ok := m.next[e]
-		if !ok {
+		to := m.child(at, stop[i])
+		if to == 0 {
 			to = int32(len(m.nodes))
-			m.nodes = append(m.nodes, stopNode{depth: int32(i) + 1, stop: -1})
-			m.next[e] = to
+			m.nodes = append(m.nodes, stopNode{char: stop[i], depth: int32(i) + 1, sibling: m.nodes[at].child, stop: -1})
+			m.nodes[at].child = to
 		}
 		at = to
 	}
@@ -67,40 +60,39 @@ func (m *StopMatcher) insert(stop string, index int32) {
 }
 
 // link sets the failure links. A node's link is one level or more above it, so
-// nodes are visited by depth.
+// nodes are visited by depth. Those of the first level keep the root.
 func (m *StopMatcher) link() {
-	type arc struct {
-		edge
-		to int32
-	}
-	var levels [][]arc
-	for e, to := range m.next {
-		d := int(m.nodes[to].depth)
-		for len(levels) < d {
-			levels = append(levels, nil)
-		}
-		levels[d-1] = append(levels[d-1], arc{e, to})
-	}
-	for _, level := range levels[min(1, len(levels)):] {
-		for _, a := range level {
-			fail := m.step(m.nodes[a.node].fail, a.char)
-			n := &m.nodes[a.to]
-			n.fail = fail
+	byDepth := make([]int32, 1, len(m.nodes))
+	for i := 0; i < len(byDepth); i++ {
+		parent := byDepth[i]
+		for at := m.nodes[parent].child; at != 0; at = m.nodes[at].sibling {
+			byDepth = append(byDepth, at)
+			if parent == 0 {
+				continue
+			}
+			n := &m.nodes[at]
+			n.fail = m.step(m.nodes[parent].fail, n.char)
 			if n.stop < 0 {
-				n.stop = m.nodes[fail].stop
+				n.stop = m.nodes[n.fail].stop
 			}
 		}
 	}
 }
 
+// child returns the node after c, 0 if no stop goes on like that.
+func (m *StopMatcher) child(at int32, c byte) int32 {
+	to := m.nodes[at].child
+	for to != 0 && m.nodes[to].char != c {
+		to = m.nodes[to].sibling
+	}
+	return to
+}
+
 // step returns the node after c was read at node at.
 func (m *StopMatcher) step(at int32, c byte) int32 {
 	for {
-		if to, ok := m.next[edge{at, c}]; ok {
+		if to := m.child(at, c); to != 0 || at == 0 {
 			return to
-		}
-		if at == 0 {
-			return 0
 		}
 		at = m.nodes[at].fail
 	}
@@ -114,7 +106,7 @@ func (m *StopMatcher) Push(text string) (emit string, matched string, ok bool) {
 	if m.done {
 		return "", "", false
 	}
-	if m.next == nil {
+	if len(m.nodes) == 1 {
 		return text, "", false
 	}
 	pending := len(m.held) - m.taken
