@@ -3,21 +3,19 @@ package metrics
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/troupe-llm/troupe/infer"
 )
 
-// DefaultLogInterval is vLLM's default of VLLM_LOG_STATS_INTERVAL.
-const DefaultLogInterval = 10 * time.Second
+const defaultLogInterval = 10 * time.Second // vLLM's
 
 // StatsLoggerOptions say what to log, where to, and how often.
 type StatsLoggerOptions struct {
 	Engine      *Engine           // nil = nothing is ever logged
 	EngineIndex int               // printed as Engine 000
-	Interval    time.Duration     // <= 0 = DefaultLogInterval
+	Interval    time.Duration     // 0 = 10 s
 	Log         func(line string) // called from the logger's goroutine
 	Now         func() int64      // nanoseconds, monotonic; nil = infer.Now
 	Ticks       <-chan time.Time  // when to log; nil = a ticker of Interval
@@ -40,8 +38,8 @@ type window struct {
 
 // StartStatsLogger starts the goroutine that logs. Stop ends it.
 func StartStatsLogger(o StatsLoggerOptions) *StatsLogger {
-	if o.Interval <= 0 {
-		o.Interval = DefaultLogInterval
+	if o.Interval == 0 {
+		o.Interval = defaultLogInterval
 	}
 	if o.Now == nil {
 		o.Now = infer.Now
@@ -127,19 +125,4 @@ func rate(n int64, seconds float64) float64 {
 		return 0
 	}
 	return float64(n) / seconds
-}
-
-// maxLogInterval bounds what the environment can ask for: a day.
-const maxLogInterval = 24 * 60 * 60
-
-// ParseLogInterval reads VLLM_LOG_STATS_INTERVAL: seconds, > 0. "" gives the default.
-func ParseLogInterval(s string) (time.Duration, error) {
-	if s == "" {
-		return DefaultLogInterval, nil
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v > 0 && v <= maxLogInterval) {
-		return 0, fmt.Errorf("VLLM_LOG_STATS_INTERVAL must be a number of seconds above 0 and at most %d, got %q", maxLogInterval, s)
-	}
-	return time.Duration(v * float64(time.Second)), nil
 }

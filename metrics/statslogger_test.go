@@ -114,18 +114,6 @@ func testStatsLoggerOfNoEngine(t *testing.T) {
 	l.Stop()
 }
 
-func TestParseLogInterval(t *testing.T) {
-	for in, want := range map[string]time.Duration{"": 10 * time.Second, "10": 10 * time.Second, "0.5": 500 * time.Millisecond} {
-		got, err := metrics.ParseLogInterval(in)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	for _, in := range []string{"0", "-1", "ten", "NaN", "Inf", "1e300"} {
-		_, err := metrics.ParseLogInterval(in)
-		require.ErrorContains(t, err, "VLLM_LOG_STATS_INTERVAL")
-	}
-}
-
 func TestStatsLoggerOwnTicker(t *testing.T) { synctest.Test(t, testStatsLoggerOwnTicker) }
 
 // testStatsLoggerOwnTicker reads two lines; the bubble's clock jumps to each tick.

@@ -2,51 +2,58 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/troupe-llm/troupe/metrics"
 )
 
-// Env is what vLLM's environment variables say.
+// Env is what vLLM's environment variables say; zero values are for those that
+// are not set, and leave the decision to who reads them.
 type Env struct {
 	APIKey           string        // VLLM_API_KEY; --api-key wins
-	LogLevel         string        // VLLM_LOGGING_LEVEL: of all but the HTTP server's log; "" = INFO
+	LogLevel         string        // VLLM_LOGGING_LEVEL: of all but the HTTP server's log
 	LogStatsInterval time.Duration // VLLM_LOG_STATS_INTERVAL
-	KeepAlive        time.Duration // VLLM_HTTP_TIMEOUT_KEEP_ALIVE; 0 = the server's default
+	KeepAlive        time.Duration // VLLM_HTTP_TIMEOUT_KEEP_ALIVE
 	MaxNumSequences  int           // VLLM_MAX_N_SEQUENCES: largest n
 }
 
 const (
-	defaultMaxNumSequences = 16384
-	maxKeepAliveSeconds    = 24 * 60 * 60
+	maxEnvSeconds   = 24 * 60 * 60
+	maxNumSequences = 1 << 20
 )
 
 var logLevels = []string{"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 
 func readEnv(getenv func(string) string) (Env, error) {
-	e := Env{APIKey: getenv("VLLM_API_KEY"), MaxNumSequences: defaultMaxNumSequences}
+	e := Env{APIKey: getenv("VLLM_API_KEY")}
 	var err error
-	if e.LogStatsInterval, err = metrics.ParseLogInterval(getenv("VLLM_LOG_STATS_INTERVAL")); err != nil {
+	if e.LogStatsInterval, err = envSeconds("VLLM_LOG_STATS_INTERVAL", getenv); err != nil {
 		return e, err
 	}
 	if e.LogLevel, err = oneOf("VLLM_LOGGING_LEVEL", strings.ToUpper(getenv("VLLM_LOGGING_LEVEL")), logLevels); err != nil {
 		return e, err
 	}
-	seconds, err := envInt("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", getenv, maxKeepAliveSeconds)
+	seconds, err := envInt("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", getenv, maxEnvSeconds)
 	if err != nil {
 		return e, err
 	}
 	e.KeepAlive = time.Duration(seconds) * time.Second
-	n, err := envInt("VLLM_MAX_N_SEQUENCES", getenv, 1<<20)
-	if err != nil {
-		return e, err
+	e.MaxNumSequences, err = envInt("VLLM_MAX_N_SEQUENCES", getenv, maxNumSequences)
+	return e, err
+}
+
+// envSeconds reads a positive number of seconds; 0 = not set.
+func envSeconds(name string, getenv func(string) string) (time.Duration, error) {
+	s := getenv(name)
+	if s == "" {
+		return 0, nil
 	}
-	if n > 0 {
-		e.MaxNumSequences = n
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v > 0 && v <= maxEnvSeconds) {
+		return 0, fmt.Errorf("%s must be a number of seconds above 0 and at most %d, got %q", name, maxEnvSeconds, s)
 	}
-	return e, nil
+	return time.Duration(v * float64(time.Second)), nil
 }
 
 // envInt reads a positive integer up to limit; 0 = not set.
@@ -63,13 +70,8 @@ func envInt(name string, getenv func(string) string, limit int) (int, error) {
 }
 
 func oneOf(name, value string, values []string) (string, error) {
-	if value == "" {
-		return "", nil
-	}
-	for _, v := range values {
-		if v == value {
-			return v, nil
-		}
+	if value == "" || slices.Contains(values, value) {
+		return value, nil
 	}
 	return "", fmt.Errorf("%s must be one of %s, got %q", name, strings.Join(values, ", "), value)
 }

@@ -63,8 +63,10 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 		return nil, "", asUsage(err)
 	}
 	cli.Serve.refused = refused
-	if cli.Serve.Env, err = readEnv(o.Getenv); err != nil {
-		return nil, "", asUsage(err)
+	if isServe(node) {
+		if cli.Serve.Env, err = readEnv(o.Getenv); err != nil {
+			return nil, "", asUsage(err)
+		}
 	}
 	return cli, Command(strings.Join(path, " ")), nil
 }

@@ -312,6 +312,14 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, 7.0, cli.Serve.Env.KeepAlive.Seconds())
 	require.Equal(t, 99, cli.Serve.Env.MaxNumSequences)
 
+	for _, interval := range []string{"0", "-1", "ten", "NaN", "Inf", "1e300"} {
+		env["VLLM_LOG_STATS_INTERVAL"] = interval
+		_, _, err = config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
+		require.ErrorContains(t, err, "VLLM_LOG_STATS_INTERVAL must be")
+		_, _, err = config.Parse([]string{"version"}, config.Options{Getenv: getenv})
+		require.NoError(t, err, "it concerns serve only")
+	}
+	delete(env, "VLLM_LOG_STATS_INTERVAL")
 	cli, _, err = config.Parse([]string{"serve", "--api-key", "flag"}, config.Options{Getenv: getenv})
 	require.NoError(t, err)
 	require.Equal(t, []string{"flag"}, cli.Serve.APIKeys())
