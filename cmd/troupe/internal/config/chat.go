@@ -10,7 +10,7 @@ import (
 // Chat is the settings of `troupe chat`.
 type Chat struct {
 	URL       string `name:"url" help:"Server to talk to; without it the model runs in this process."`
-	Model     string `help:"Model's name at the server, or the folder to load; the server's first, or the embedded model."`
+	Model     string `help:"With --url the model's name at the server, else the folder to load. The server's first, or the embedded model, if absent."`
 	System    string `help:"System message."`
 	APIKey    string `name:"api-key" placeholder:"KEY" help:"Bearer key; or OPENAI_API_KEY."`
 	MaxTokens int    `default:"0" help:"Most tokens per answer; 0 = the server's default."`
@@ -53,8 +53,8 @@ type BenchServe struct {
 	Endpoint string `enum:"chat,completions" default:"chat" help:"API to use."`
 
 	NumRequests int     `default:"100" help:"Requests to measure."`
-	Concurrency int     `default:"8" help:"Requests in flight, without --rate."`
-	Rate        float64 `default:"0" help:"Requests started per second, at random moments; 0 = keep --concurrency in flight."`
+	Concurrency int     `default:"8" help:"Requests in flight; not with --rate."`
+	Rate        float64 `default:"0" help:"Requests started per second on average, at random moments; 0 = keep --concurrency in flight."`
 	Warmup      int     `default:"1" help:"Requests before the measurement."`
 	Timeout     float64 `default:"300" help:"Seconds per request."`
 

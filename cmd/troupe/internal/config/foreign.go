@@ -70,8 +70,8 @@ var foreignFlags = []foreign{
 	{name: "tool-server", arity: takesValue, refuse: true, note: noteLater},
 	{name: "tool-strict-level", arity: takesValue, note: "tools are not offered to the model yet"},
 	{name: "enable-tokenizer-info-endpoint", refuse: true, note: noteLater},
-	{name: "fingerprint-mode", arity: takesValue, accept: []string{"none"}, note: "system_fingerprint is null"},
-	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is null"},
+	{name: "fingerprint-mode", arity: takesValue, accept: []string{"full"}, note: "system_fingerprint is the server's version"},
+	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is the server's version"},
 
 	{name: "quantization", arity: takesValue, accept: []string{"none", "None"}, refuse: true, note: noteLater},
 	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, refuse: true, note: "raw_logprobs is what there is"},

@@ -110,12 +110,15 @@ func (h *helpWriter) entry(form, help string) {
 }
 
 func (h *helpWriter) footer() {
-	if h.isServe() {
-		h.line("\n--help=all also lists vLLM's flags that are accepted or refused; --help=GROUP or --help=FLAG says less.")
+	switch {
+	case h.isServe():
+		h.line("\n--help=GROUP lists one group, --help=FLAG explains one flag, --help=all adds vLLM's flags that are ignored or refused.")
 		h.line("Environment: VLLM_API_KEY, VLLM_LOGGING_LEVEL, VLLM_LOG_STATS_INTERVAL, VLLM_HTTP_TIMEOUT_KEEP_ALIVE, VLLM_MAX_N_SEQUENCES.")
-		return
+	case len(h.node.Children) > 0:
+		h.line("\n%s COMMAND --help explains a command.", h.node.FullPath())
+	case len(h.node.Flags) > 0:
+		h.line("\n--help=FLAG explains one flag.")
 	}
-	h.line("\n--help=FLAG says less; --version prints the version.")
 }
 
 func (h *helpWriter) foreign() {

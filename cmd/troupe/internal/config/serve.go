@@ -24,7 +24,7 @@ type Serve struct {
 // MetricsFlags are about what is measured and reported.
 type MetricsFlags struct {
 	EnablePerRequestMetrics     bool   `negatable:"" help:"Put a metrics object with the request's own timings into responses."`
-	PerRequestSpecDecodeMetrics string `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs speculation."`
+	PerRequestSpecDecodeMetrics string `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs --speculative-config."`
 	DisableLogStats             bool   `negatable:"" help:"No engine statistics: no vllm:* series and no periodic log line."`
 	EnableForceIncludeUsage     bool   `negatable:"" help:"Usage on every chunk and a usage chunk at the end, whatever the client asks."`
 	EnablePromptTokensDetails   bool   `negatable:"" help:"Report cached tokens in usage."`
@@ -45,18 +45,18 @@ type HTTPFlags struct {
 	AllowedHeaders               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Headers that browsers may send."`
 	AllowCredentials             bool      `negatable:"" help:"Let browsers send credentials."`
 	UvicornLogLevel              string    `enum:"critical,error,warning,info,debug,trace" default:"info" help:"Level of the server's log."`
-	DisableUvicornAccessLog      bool      `negatable:"" help:"No line per HTTP request."`
+	DisableUvicornAccessLog      bool      `negatable:"" help:"No line per HTTP request. Successful polls of /health, /ping, /metrics and /load have one at level debug only."`
 	DisableAccessLogForEndpoints []string  `name:"disable-access-log-for-endpoints" sep:"," placeholder:"PATHS" help:"Comma-separated paths without a line per request."`
 	SSEKeepAliveInterval         float64   `name:"sse-keep-alive-interval" default:"0" help:"Seconds of silence after which a stream gets a comment line; 0 = never."`
-	ShutdownTimeout              float64   `default:"0" help:"Seconds that running requests get on SIGTERM."`
-	MaxNumQueuedReqs             *HumanInt `help:"Waiting requests beyond which new ones get a 503."`
-	MaxNumQueuedTokens           *HumanInt `help:"Waiting prompt tokens beyond which new requests get a 503."`
+	ShutdownTimeout              float64   `default:"0" help:"Seconds that running requests get to finish after SIGTERM or Ctrl-C; 0 = they are cancelled."`
+	MaxNumQueuedReqs             *HumanInt `help:"Waiting requests beyond which new ones get a 503; no limit if absent."`
+	MaxNumQueuedTokens           *HumanInt `help:"Waiting prompt tokens beyond which new requests get a 503; no limit if absent."`
 }
 
 // LoggingFlags are about what the log says of requests.
 type LoggingFlags struct {
 	EnableLogRequests bool `negatable:"" help:"Log each request: id, prompt, parameters."`
-	MaxLogLen         *int `help:"Most characters of a prompt or output in the log."`
+	MaxLogLen         *int `help:"Most bytes of a prompt or output in the log; no limit if absent."`
 	EnableLogOutputs  bool `negatable:"" help:"Log each output; needs --enable-log-requests."`
 	EnableLogDeltas   bool `negatable:"" default:"true" help:"With --enable-log-outputs, log every piece of a stream too."`
 }
@@ -69,7 +69,7 @@ type ChatFlags struct {
 	DefaultChatTemplateKwargs JSONObject `placeholder:"JSON" help:"Template arguments that requests may override."`
 	ResponseRole              string     `default:"assistant" help:"Role of generated messages."`
 	EnableAutoToolChoice      bool       `negatable:"" help:"Let the model choose tools; needs --tool-call-parser."`
-	ToolCallParser            string     `help:"How the model writes tool calls."`
+	ToolCallParser            string     `help:"How the model writes tool calls; not supported by this version."`
 	ReturnTokensAsTokenIDs    bool       `name:"return-tokens-as-token-ids" negatable:"" help:"Write tokens of logprobs as token_id:N."`
 }
 
@@ -83,20 +83,20 @@ type ModelFlags struct {
 	MaxLogprobs              int            `default:"20" help:"Most alternatives per token that a request may ask for; -1 = no cap."`
 	GenerationConfig         string         `default:"auto" placeholder:"auto|vllm|FOLDER" help:"Where default sampling values come from."`
 	OverrideGenerationConfig JSONObject     `default:"{}" placeholder:"JSON" help:"Default sampling values over those of the model."`
-	SpeculativeConfig        JSONObject     `placeholder:"JSON" help:"Speculative decoding."`
+	SpeculativeConfig        JSONObject     `placeholder:"JSON" help:"Speculative decoding; not supported by this version."`
 }
 
 // SchedulerFlags are about batching and the KV cache.
 type SchedulerFlags struct {
-	MaxNumSeqs                *HumanInt `help:"Most sequences per step."`
-	MaxNumBatchedTokens       *HumanInt `help:"Most tokens per step."`
+	MaxNumSeqs                *HumanInt `help:"Most sequences per step; 256 if absent."`
+	MaxNumBatchedTokens       *HumanInt `help:"Most tokens per step; 2048 if absent."`
 	EnableChunkedPrefill      bool      `negatable:"" default:"true" help:"Split long prompts over several steps."`
 	EnablePrefixCaching       bool      `negatable:"" default:"true" help:"Reuse the KV blocks of prompts that begin alike."`
 	SchedulingPolicy          string    `enum:"fcfs,priority" default:"fcfs" help:"Order of waiting requests."`
 	StreamInterval            int       `default:"1" help:"Tokens per streamed chunk."`
 	LongPrefillTokenThreshold HumanInt  `name:"long-prefill-token-threshold" default:"0" help:"Most tokens of one prompt per step; 0 = no cap."`
 	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
-	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache."`
+	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache in bytes (4G = 4 GiB); a quarter of what is free, at most 4 GiB, if absent."`
 	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32" default:"auto" help:"Element type of keys and values; auto is float32."`
 	NumGPUBlocksOverride      *HumanInt `name:"num-gpu-blocks-override" help:"Number of KV blocks, whatever the memory says."`
 }
