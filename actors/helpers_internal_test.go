@@ -81,7 +81,8 @@ func (w *workbench) newJob(n int, change func(*infer.SamplingParams)) *job {
 	if change != nil {
 		change(&req.Sampling)
 	}
-	j := &job{request: req, numPromptTokens: 2}
+	j := newJob(req, req.Sampling.Stop)
+	j.numPromptTokens = 2
 	j.addChoices(&prompt{tokenIDs: []int32{'h', 'i'}, maxTokens: 8}, req.Sampling, 1)
 	for i := range j.sequences {
 		j.sequences[i].id = infer.SeqID(100 + i)

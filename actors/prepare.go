@@ -21,7 +21,8 @@ type job struct {
 	request         *infer.Request
 	stream          *stream
 	sequences       []sequenceSpec
-	numPromptTokens int // each prompt once
+	stops           *sampling.Stops // nil without stop strings
+	numPromptTokens int             // each prompt once
 }
 
 // sequenceSpec describes one choice of one prompt.
@@ -55,7 +56,7 @@ func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{request: req, sequences: make([]sequenceSpec, 0, len(prompts)*req.N)}
+	j := newJob(req, params.Stop)
 	for _, p := range prompts {
 		if params.MinTokens > p.maxTokens {
 			return nil, infer.Errorf(infer.CodeInvalid, "min_tokens",
@@ -68,6 +69,14 @@ func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
 		j.sequences[i].id = infer.SeqID(e.lastSeqID.Add(1))
 	}
 	return j, nil
+}
+
+func newJob(req *infer.Request, stops []string) *job {
+	j := &job{request: req}
+	if len(stops) > 0 {
+		j.stops = sampling.NewStops(stops)
+	}
+	return j
 }
 
 // addChoices adds one sequence per choice of a prompt. Choices differ in their seed.

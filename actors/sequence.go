@@ -48,7 +48,7 @@ type SequenceActor struct {
 func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceActor {
 	return &SequenceActor{
 		env: env, request: j.request, spec: spec, stream: j.stream,
-		transcript: newTranscript(env.tokenizer, spec.params, env.streamInterval),
+		transcript: newTranscript(env.tokenizer, spec.params, j.stops, env.streamInterval),
 	}
 }
 

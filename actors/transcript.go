@@ -32,10 +32,12 @@ type transcript struct {
 	stop     infer.StopReason
 }
 
-func newTranscript(t *tokenizer.Tokenizer, params *infer.SamplingParams, interval int) *transcript {
+// newTranscript returns the transcript of a sequence without output. stops are
+// those of params, nil if it has none.
+func newTranscript(t *tokenizer.Tokenizer, params *infer.SamplingParams, stops *sampling.Stops, interval int) *transcript {
 	tr := &transcript{tokenizer: t, params: params, decoder: newDecoder(t, params.SkipSpecialTokens), interval: interval}
-	if len(params.Stop) > 0 {
-		tr.stops = sampling.NewStopMatcher(params.Stop, params.IncludeStopStrInOutput)
+	if stops != nil {
+		tr.stops = stops.NewMatcher(params.IncludeStopStrInOutput)
 	}
 	return tr
 }

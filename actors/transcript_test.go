@@ -13,6 +13,10 @@ import (
 	"github.com/troupe-llm/troupe/internal/testkit"
 )
 
+func transcriptOf(params *infer.SamplingParams, interval int) *transcript {
+	return newTranscript(testkit.Tokenizer(), params, newJob(nil, params.Stop).stops, interval)
+}
+
 // feed adds tokens in steps of the given sizes, the last one with a finish, and
 // returns what a client gets in total and the number of tokens that counted.
 func feed(tr *transcript, tokens []int32, sizes []int, finish infer.FinishReason) (total infer.Delta, deltas int) {
@@ -82,7 +86,7 @@ func TestTranscriptFinishes(t *testing.T) {
 				tc.params(&params)
 			}
 			for _, sizes := range [][]int{nil, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 3, 2, 3, 2, 3}} {
-				total, _ := feed(newTranscript(testkit.Tokenizer(), &params, 1), tc.tokens, sizes, tc.finish)
+				total, _ := feed(transcriptOf(&params, 1), tc.tokens, sizes, tc.finish)
 				require.Equal(t, tc.text, total.Text)
 				require.Equal(t, tc.tokens[:tc.count], total.TokenIDs)
 				require.Len(t, total.Logprobs, tc.count)
@@ -96,7 +100,7 @@ func TestTranscriptFinishes(t *testing.T) {
 
 func TestTextAndTokensLeaveTogether(t *testing.T) {
 	params := testkit.Params(10)
-	tr := newTranscript(testkit.Tokenizer(), &params, 1)
+	tr := transcriptOf(&params, 1)
 	for _, id := range bytesOf("é")[:1] {
 		tr.add(&SequenceOutput{NewTokenIDs: []int32{id}})
 		require.False(t, tr.due(), "half a character is held back, with its token")
@@ -109,7 +113,7 @@ func TestTextAndTokensLeaveTogether(t *testing.T) {
 
 func TestStreamInterval(t *testing.T) {
 	params := testkit.Params(100)
-	_, deltas := feed(newTranscript(testkit.Tokenizer(), &params, 4), bytesOf("abcdefghijk"), slices.Repeat([]int{1}, 11), infer.FinishLength)
+	_, deltas := feed(transcriptOf(&params, 4), bytesOf("abcdefghijk"), slices.Repeat([]int{1}, 11), infer.FinishLength)
 	require.Equal(t, 4, deltas, "a, bcde, fghi, jk")
 }
 
@@ -130,8 +134,8 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 		interval := rapid.IntRange(1, 5).Draw(t, "interval")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 6), 40, 40).Draw(t, "sizes")
 
-		one, _ := feed(newTranscript(testkit.Tokenizer(), &params, 1), tokens, slices.Repeat([]int{1}, len(tokens)), finish)
-		other, _ := feed(newTranscript(testkit.Tokenizer(), &params, interval), tokens, sizes, finish)
+		one, _ := feed(transcriptOf(&params, 1), tokens, slices.Repeat([]int{1}, len(tokens)), finish)
+		other, _ := feed(transcriptOf(&params, interval), tokens, sizes, finish)
 		require.Equal(t, one, other)
 		require.True(t, utf8.ValidString(one.Text))
 		for _, stop := range params.Stop {

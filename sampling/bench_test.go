@@ -79,7 +79,7 @@ func BenchmarkSample(b *testing.B) {
 }
 
 func BenchmarkStopMatcher(b *testing.B) {
-	m := sampling.NewStopMatcher([]string{"</answer>", "\n\nUser:"}, false)
+	m := sampling.NewStops([]string{"</answer>", "\n\nUser:"}).NewMatcher(false)
 	b.ReportAllocs()
 	for range b.N {
 		m.Push(" token")

@@ -1,20 +1,15 @@
 package sampling
 
-// StopMatcher finds stop strings in text that arrives in pieces. How the text is
-// cut into pieces never changes what is found or emitted.
+// Stops are the stop strings of a request, made ready to be found. They do not
+// change, so that all its sequences share them.
 //
 // The match that is complete first wins, as if text came character by character:
 // with the stops "abcd" and "c", the text "abcd" stops at "c". Of several that are
 // complete at the same place, the longest wins. Work is linear in the text
 // (Aho and Corasick, "Efficient string matching", CACM 18(6), 1975).
-type StopMatcher struct {
-	stops   []string
-	include bool
-	nodes   []stopNode // the trie of stops; nodes[0] is the root
-	state   int32      // node of the longest suffix of the text that begins a stop
-	held    []byte     // held[taken:] may still become a stop: nodes[state].depth bytes
-	taken   int
-	done    bool
+type Stops struct {
+	texts []string
+	nodes []stopNode // a trie; nodes[0] is the root
 }
 
 // stopNode is a prefix of one or more stop strings. Its children are a list: stops
@@ -28,74 +23,90 @@ type stopNode struct {
 	stop    int32 // index of the longest stop string that it ends in, -1 if none
 }
 
-// NewStopMatcher returns a matcher of stops; empty strings among them are
-// ignored. With include, the stop string that matched is emitted too.
-func NewStopMatcher(stops []string, include bool) *StopMatcher {
-	m := &StopMatcher{stops: stops, include: include, nodes: []stopNode{{stop: -1}}}
-	for i, stop := range stops {
-		m.insert(stop, int32(i))
+// NewStops prepares stop strings; empty ones are ignored.
+func NewStops(texts []string) *Stops {
+	s := &Stops{texts: texts, nodes: []stopNode{{stop: -1}}}
+	for i, text := range texts {
+		s.insert(text, int32(i))
 	}
-	m.link()
-	return m
+	s.link()
+	return s
 }
 
-// insert adds stop to the trie.
-func (m *StopMatcher) insert(stop string, index int32) {
-	if stop == "" {
+// insert adds a stop string to the trie.
+func (s *Stops) insert(text string, index int32) {
+	if text == "" {
 		return
 	}
 	at := int32(0)
-	for i := range len(stop) {
-		to := m.child(at, stop[i])
+	for i := range len(text) {
+		to := s.child(at, text[i])
 		if to == 0 {
-			to = int32(len(m.nodes))
-			m.nodes = append(m.nodes, stopNode{char: stop[i], depth: int32(i) + 1, sibling: m.nodes[at].child, stop: -1})
-			m.nodes[at].child = to
+			to = int32(len(s.nodes))
+			s.nodes = append(s.nodes, stopNode{char: text[i], depth: int32(i) + 1, sibling: s.nodes[at].child, stop: -1})
+			s.nodes[at].child = to
 		}
 		at = to
 	}
-	if m.nodes[at].stop < 0 { // the first of equal strings
-		m.nodes[at].stop = index
+	if s.nodes[at].stop < 0 { // the first of equal strings
+		s.nodes[at].stop = index
 	}
 }
 
 // link sets the failure links. A node's link is one level or more above it, so
 // nodes are visited by depth. Those of the first level keep the root.
-func (m *StopMatcher) link() {
-	byDepth := make([]int32, 1, len(m.nodes))
+func (s *Stops) link() {
+	byDepth := make([]int32, 1, len(s.nodes))
 	for i := 0; i < len(byDepth); i++ {
 		parent := byDepth[i]
-		for at := m.nodes[parent].child; at != 0; at = m.nodes[at].sibling {
+		for at := s.nodes[parent].child; at != 0; at = s.nodes[at].sibling {
 			byDepth = append(byDepth, at)
 			if parent == 0 {
 				continue
 			}
-			n := &m.nodes[at]
-			n.fail = m.step(m.nodes[parent].fail, n.char)
+			n := &s.nodes[at]
+			n.fail = s.step(s.nodes[parent].fail, n.char)
 			if n.stop < 0 {
-				n.stop = m.nodes[n.fail].stop
+				n.stop = s.nodes[n.fail].stop
 			}
 		}
 	}
 }
 
 // child returns the node after c, 0 if no stop goes on like that.
-func (m *StopMatcher) child(at int32, c byte) int32 {
-	to := m.nodes[at].child
-	for to != 0 && m.nodes[to].char != c {
-		to = m.nodes[to].sibling
+func (s *Stops) child(at int32, c byte) int32 {
+	to := s.nodes[at].child
+	for to != 0 && s.nodes[to].char != c {
+		to = s.nodes[to].sibling
 	}
 	return to
 }
 
 // step returns the node after c was read at node at.
-func (m *StopMatcher) step(at int32, c byte) int32 {
+func (s *Stops) step(at int32, c byte) int32 {
 	for {
-		if to := m.child(at, c); to != 0 || at == 0 {
+		if to := s.child(at, c); to != 0 || at == 0 {
 			return to
 		}
-		at = m.nodes[at].fail
+		at = s.nodes[at].fail
 	}
+}
+
+// StopMatcher looks for stop strings in text that arrives in pieces. How the text
+// is cut into pieces never changes what is found or emitted.
+type StopMatcher struct {
+	stops   *Stops
+	include bool
+	state   int32  // node of the longest suffix of the text that begins a stop
+	held    []byte // held[taken:] may still become a stop: as many bytes as state is deep
+	taken   int
+	done    bool
+}
+
+// NewMatcher returns a matcher at the start of a text. With include, the stop
+// string that matched is emitted too.
+func (s *Stops) NewMatcher(include bool) *StopMatcher {
+	return &StopMatcher{stops: s, include: include}
 }
 
 // Push adds text. emit is all text that can no longer be part of a stop string
@@ -106,15 +117,12 @@ func (m *StopMatcher) Push(text string) (emit string, matched string, ok bool) {
 	if m.done {
 		return "", "", false
 	}
-	if len(m.nodes) == 1 {
-		return text, "", false
-	}
 	pending := len(m.held) - m.taken
 	for i := range len(text) {
-		m.state = m.step(m.state, text[i])
-		if stop := m.nodes[m.state].stop; stop >= 0 {
+		m.state = m.stops.step(m.state, text[i])
+		if stop := m.stops.nodes[m.state].stop; stop >= 0 {
 			m.done = true
-			matched = m.stops[stop]
+			matched = m.stops.texts[stop]
 			end := pending + i + 1
 			if !m.include {
 				end -= len(matched)
@@ -122,7 +130,7 @@ func (m *StopMatcher) Push(text string) (emit string, matched string, ok bool) {
 			return m.take(text, end), matched, true
 		}
 	}
-	emit = m.take(text, pending+len(text)-int(m.nodes[m.state].depth))
+	emit = m.take(text, pending+len(text)-int(m.stops.nodes[m.state].depth))
 	return emit, "", false
 }
 

@@ -36,7 +36,7 @@ func TestStopMatcher(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m := sampling.NewStopMatcher(tt.stops, tt.include)
+			m := sampling.NewStops(tt.stops).NewMatcher(tt.include)
 			for i, piece := range tt.pieces {
 				emit, matched, ok := m.Push(piece)
 				require.Equal(t, tt.emitted[i], emit)
@@ -52,13 +52,27 @@ func TestStopMatcher(t *testing.T) {
 }
 
 func TestStopMatcherIgnoresTextAfterMatch(t *testing.T) {
-	m := sampling.NewStopMatcher([]string{"."}, false)
+	m := sampling.NewStops([]string{"."}).NewMatcher(false)
 	_, _, ok := m.Push("a.b")
 	require.True(t, ok)
 	emit, _, ok := m.Push("c.d")
 	require.Empty(t, emit)
 	require.False(t, ok)
 	require.Empty(t, m.Flush())
+}
+
+func TestMatchersShareTheirStopsOnly(t *testing.T) {
+	stops := sampling.NewStops([]string{"END"})
+	a, b := stops.NewMatcher(false), stops.NewMatcher(true)
+	emit, _, _ := a.Push("fooEN")
+	require.Equal(t, "foo", emit)
+	emit, _, ok := b.Push("D!")
+	require.Equal(t, "D!", emit)
+	require.False(t, ok)
+	_, matched, _ := a.Push("D")
+	require.Equal(t, "END", matched)
+	emit, _, _ = b.Push("xEND")
+	require.Equal(t, "xEND", emit)
 }
 
 // naiveStop searches text for the match that is complete first, the longest among
@@ -93,7 +107,7 @@ func longestHold(text string, stops []string) int {
 
 func checkStops(t require.TestingT, text string, cuts []int, stops []string, include bool) {
 	start, end, found := naiveStop(text, stops)
-	m := sampling.NewStopMatcher(stops, include)
+	m := sampling.NewStops(stops).NewMatcher(include)
 	var out strings.Builder
 	at := 0
 	for _, cut := range append(cuts, len(text)) {
@@ -133,7 +147,7 @@ func TestStopMatcherAgainstNaiveSearch(t *testing.T) {
 func TestStopMatcherKeepsCharactersWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runes := rapid.SampledFrom([]rune("éèêa€☃"))
-		m := sampling.NewStopMatcher(rapid.SliceOfN(rapid.StringOfN(runes, 1, 4, -1), 1, 3).Draw(t, "stops"), false)
+		m := sampling.NewStops(rapid.SliceOfN(rapid.StringOfN(runes, 1, 4, -1), 1, 3).Draw(t, "stops")).NewMatcher(false)
 		for _, piece := range rapid.SliceOfN(rapid.StringOfN(runes, 0, 3, -1), 0, 20).Draw(t, "pieces") {
 			emit, _, _ := m.Push(piece)
 			require.True(t, utf8.ValidString(emit))
@@ -144,7 +158,7 @@ func TestStopMatcherKeepsCharactersWhole(t *testing.T) {
 
 func TestStopMatcherLongHold(t *testing.T) {
 	const n = 200_000
-	m := sampling.NewStopMatcher([]string{strings.Repeat("a", n) + "b"}, false)
+	m := sampling.NewStops([]string{strings.Repeat("a", n) + "b"}).NewMatcher(false)
 	total := 0
 	for range 3 * n {
 		emit, _, ok := m.Push("a")
@@ -158,7 +172,7 @@ func TestStopMatcherLongHold(t *testing.T) {
 }
 
 func TestStopMatcherPassesTextThroughWithoutAllocating(t *testing.T) {
-	m := sampling.NewStopMatcher([]string{"</done>"}, false)
+	m := sampling.NewStops([]string{"</done>"}).NewMatcher(false)
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Push(" token") }))
 }
 
