@@ -132,7 +132,7 @@ func (p *parts) loadTemplate(cfg *config.Serve, words *model.Folder, log *slog.L
 		return err
 	}
 	if source == "" {
-		log.Warn("The model has no chat template: chat completions are refused, or give one with --chat-template")
+		log.Warn("The model has no chat template: chat completions are refused; give it one with --chat-template")
 		return nil
 	}
 	p.template, p.templateErr = chat.Parse(source, p.chatOptions)

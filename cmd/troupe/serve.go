@@ -47,13 +47,21 @@ func (m *Main) serve(ctx context.Context) error {
 	case err := <-ended:
 		return fmt.Errorf("the listener failed: %w", err)
 	case sig := <-m.Signals:
-		s.log.Info(fmt.Sprintf("Received %s: finishing running requests, up to %v; again to end at once", sig, seconds(cfg.HTTP.ShutdownTimeout)))
+		s.log.Info(fmt.Sprintf("Received %s: %s; again to end at once", sig, farewell(cfg)))
 	case <-ctx.Done():
 	}
 	drained := m.exitOnSignal()
 	s.drain(seconds(cfg.HTTP.ShutdownTimeout))
 	drained()
 	return <-ended
+}
+
+// farewell says what becomes of running requests.
+func farewell(cfg *config.Serve) string {
+	if cfg.HTTP.ShutdownTimeout == 0 {
+		return "cancelling running requests (--shutdown-timeout 0)"
+	}
+	return fmt.Sprintf("finishing running requests, for up to %v", seconds(cfg.HTTP.ShutdownTimeout))
 }
 
 // exitOnSignal ends the process on a signal until stop is called: while a model

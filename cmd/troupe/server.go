@@ -201,7 +201,7 @@ func (s *server) drain(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := s.engine.Drain(ctx); err != nil {
-		s.log.Warn("Requests were cancelled at the end of --shutdown-timeout")
+		s.log.Warn(fmt.Sprintf("Requests were cancelled at the end of --shutdown-timeout (%v)", timeout))
 	}
 	if err := s.shutDown(); err != nil {
 		s.log.Warn("Connections were closed before their clients had read everything")
