@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -25,41 +26,68 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// newClient connects to a server with up to conns connections kept open.
-func newClient(url, key string, conns int) *client.Client {
+// newClient connects to a server. It keeps as many idle connections as there
+// were requests at once, so that a measurement does not measure dialling.
+func newClient(url, key string) *client.Client {
 	return &client.Client{
 		BaseURL: url, APIKey: key,
 		HTTP: &http.Client{Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true,
+			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: math.MaxInt, DisableCompression: true,
 		}},
 	}
 }
 
-// chat runs `troupe chat`, with a server in this process unless there is a URL.
+// untilSignal returns a context that the first signal ends.
+func (m *Main) untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-m.Signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// chat runs `troupe chat`.
 func (m *Main) chat(ctx context.Context) error {
 	cfg := &m.cli.Chat
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c := newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY")), 1)
-	name := cfg.Model
-	if cfg.URL == "" {
-		var err error
-		if c, err = m.embedded(cfg.Model); err != nil {
-			return err
-		}
-		name = ""
+	c, name, err := m.partner(ctx)
+	if err != nil {
+		return err
 	}
-	if name == "" {
-		var err error
-		if name, err = c.FirstModel(ctx); err != nil {
-			return err
-		}
-	}
-	return chatui.Run(ctx, chatui.Options{
+	o := chatui.Options{
 		Client: c, Model: name, System: cfg.System, MaxTokens: cfg.MaxTokens, Temperature: cfg.Temperature, Seed: cfg.Seed,
 		In: m.Stdin, Out: m.Stdout, Terminal: isTerminal(m.Stdin) && isTerminal(m.Stdout), Metrics: !cfg.NoMetrics,
-		Interrupts: m.untilTerminated(ctx, cancel),
-	})
+	}
+	var cancel context.CancelFunc
+	if o.Terminal {
+		ctx, cancel = context.WithCancel(ctx)
+		o.Interrupts = m.untilTerminated(ctx, cancel)
+	} else { // there is no prompt that an interrupt could return to
+		ctx, cancel = m.untilSignal(ctx)
+	}
+	defer cancel()
+	return chatui.Run(ctx, o)
+}
+
+// partner returns whom `troupe chat` talks to, and the model's name there: the
+// server of --url, or one in this process.
+func (m *Main) partner(ctx context.Context) (c *client.Client, name string, err error) {
+	cfg := &m.cli.Chat
+	if cfg.URL == "" {
+		c, err = m.embedded(cfg.Model) // a folder; the server has a name for it
+	} else {
+		c, name = newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY"))), cfg.Model
+	}
+	if err != nil || name != "" {
+		return c, name, err
+	}
+	ctx, cancel := m.untilSignal(ctx)
+	defer cancel()
+	name, err = c.FirstModel(ctx)
+	return c, name, err
 }
 
 // untilTerminated passes interrupts on and ends ctx on any other signal.
@@ -131,17 +159,10 @@ func (m *Main) embedded(path string) (*client.Client, error) {
 // benchServe runs `troupe bench serve`.
 func (m *Main) benchServe(ctx context.Context) error {
 	cfg := &m.cli.Bench.Serve
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := m.untilSignal(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-m.Signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	o := bench.Options{
-		Client: newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY")), cfg.Concurrency),
+		Client: newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY"))),
 		Model:  cfg.Model, Endpoint: cfg.Endpoint, NumRequests: cfg.NumRequests, Concurrency: cfg.Concurrency, Rate: cfg.Rate,
 		Warmup: cfg.Warmup, Timeout: seconds(cfg.Timeout), PromptTokens: cfg.PromptTokens, OutputTokens: cfg.OutputTokens,
 		IgnoreEOS: cfg.IgnoreEOS, Seed: uint64(cfg.Seed),

@@ -12,8 +12,8 @@ when we there can an your which their said if do will each about how up out them
 into has more her two like him see time could no make than first been its who now people my made over did down only way
 find use may water long little very after words called just where most know get through back much go good new write our`)
 
-// prompter writes prompts of about the wanted number of tokens. Each begins with
-// a number of its own, so that prefix caches do not help.
+// prompter writes prompts of about the wanted number of tokens. Each is drawn
+// anew, so that prefix caches do not help.
 type prompter struct {
 	numTokens     int
 	wordsPerToken float64 // measured in the warm-up

@@ -87,7 +87,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	t.line("%s  %s  model %s  %s", r.URL, r.Endpoint, r.Model, load)
 	if r.Interrupted {
-		t.line("Interrupted: what follows covers the requests that had ended.")
+		t.line("Interrupted: requests in flight were cancelled, and count as failed.")
 	}
 	t.line("%d requests in %.1f s, %d failed", r.NumOK+r.NumFailed, r.DurationSeconds, r.NumFailed)
 	t.line("%.1f requests/s, %.1f output tokens/s, %.1f prompt tokens/s (%d output and %d prompt tokens)",

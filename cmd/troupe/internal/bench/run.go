@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,7 +17,7 @@ type Options struct {
 	Endpoint string // chat or completions
 
 	NumRequests int
-	Concurrency int     // in flight; with Rate, the most in flight
+	Concurrency int     // requests in flight; not used with Rate
 	Rate        float64 // requests started per second at exponential gaps; 0 = keep Concurrency in flight
 	Warmup      int     // requests before the measurement
 	Timeout     time.Duration
@@ -144,7 +143,7 @@ func (r *runner) send(ctx context.Context, i int) *sample {
 	})
 	s.end = time.Since(start).Seconds()
 	if s.err != nil && ctx.Err() != nil {
-		s.err = errors.Join(ctx.Err(), s.err)
+		s.err = ctx.Err() // what the connection says of it is of no use
 	}
 	return s
 }

@@ -24,7 +24,7 @@ type Options struct {
 	Terminal bool // In and Out are a terminal: prompts, colours, timings
 	Metrics  bool // the line of timings after each answer; with Terminal only
 
-	// Interrupts delivers Ctrl-C: it stops an answer, never the program.
+	// Interrupts delivers a terminal's Ctrl-C: it stops an answer, never the program.
 	Interrupts <-chan os.Signal
 
 	MaxTokens   int // 0 = the server's default
@@ -49,16 +49,18 @@ type session struct {
 	failed  error // the last answer's error
 }
 
-// Run talks until the input ends, /exit, or ctx ends. In a pipe, the error is
-// that of the last answer that failed; a terminal shows errors and goes on.
+var errInterrupted = errors.New("interrupted")
+
+// Run talks until the input ends, /exit, or ctx ends. A terminal shows errors and
+// goes on; in a pipe, the error is the last answer's, or tells that ctx ended.
 func Run(ctx context.Context, o Options) error {
 	s := &session{o: o}
 	s.reset()
 	if o.Terminal {
-		s.printf("%s", dim("Talking to "+o.Model+". "+help)+"\n")
+		s.printf("%s", dim("Talking to "+visible(o.Model)+". "+help)+"\n")
 	}
 	lines := readLines(ctx, o.In)
-	for {
+	for ctx.Err() == nil {
 		s.prompt()
 		line, ok := s.next(ctx, lines)
 		if !ok {
@@ -74,6 +76,9 @@ func Run(ctx context.Context, o Options) error {
 	if o.Terminal {
 		s.printf("\n")
 		return nil
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
 	return s.failed
 }
@@ -127,8 +132,8 @@ func (s *session) reset() {
 
 // answer sends the conversation and shows what comes. A failed answer leaves
 // the conversation as it was; a stopped one keeps what was said.
-func (s *session) answer(ctx context.Context, line string) {
-	ctx, cancel := context.WithCancel(ctx)
+func (s *session) answer(program context.Context, line string) {
+	ctx, cancel := context.WithCancel(program)
 	defer cancel()
 	stopped := s.stopOnInterrupt(ctx, cancel)
 	s.history = append(s.history, message{"user", line})
@@ -142,6 +147,9 @@ func (s *session) answer(ctx context.Context, line string) {
 	cancel()
 	interrupted := <-stopped
 	s.printf("\n")
+	if program.Err() != nil {
+		return
+	}
 	if err != nil && !interrupted {
 		s.history = s.history[:len(s.history)-1]
 		s.failed = err
@@ -172,7 +180,7 @@ func (s *session) stopOnInterrupt(ctx context.Context, cancel context.CancelFunc
 }
 
 func (s *session) errorText(err error) string {
-	text := "Error: " + visible(err.Error())
+	text := "Error: " + err.Error()
 	var status *client.StatusError
 	if errors.As(err, &status) && status.Status == 400 && len(s.history) > 1 {
 		text += " (/reset begins anew)"

@@ -167,8 +167,25 @@ func TestEndOfContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	in, say := io.Pipe()
-	require.NoError(t, Run(ctx, Options{In: in, Out: io.Discard}))
+	require.NoError(t, Run(ctx, Options{In: in, Out: io.Discard, Terminal: true}))
+	require.ErrorIs(t, Run(ctx, Options{In: in, Out: io.Discard}), errInterrupted)
 	require.NoError(t, say.Close())
+}
+
+func TestEndOfContextDuringAnAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	err := Run(ctx, Options{
+		Client: &client.Client{HTTP: server.Client(), BaseURL: server.URL}, In: strings.NewReader("hi\nagain\n"), Out: &out,
+	})
+	require.ErrorIs(t, err, errInterrupted)
+	require.Equal(t, "\n", out.String(), "no error of the connection is shown")
 }
 
 func TestStopwatch(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"strings"
+	"unicode"
 )
 
 // Paths of the APIs that [Client.Stream] understands.
@@ -94,7 +96,11 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	resp, err := hc.Do(req)
 	if err != nil {
-		return nil, err
+		var urlErr *neturl.Error // its words repeat the method and the whole URL
+		if errors.As(err, &urlErr) {
+			err = urlErr.Err
+		}
+		return nil, fmt.Errorf("no answer from %s: %w", req.URL.Host, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -110,13 +116,18 @@ func statusError(resp *http.Response) error {
 	}
 	var parsed struct{ Error wireError }
 	if json.Unmarshal(b, &parsed) == nil && parsed.Error.Message != "" {
-		return &StatusError{resp.StatusCode, parsed.Error.Message}
+		return &StatusError{resp.StatusCode, printable(parsed.Error.Message)}
 	}
-	text := strings.TrimSpace(string(b))
+	text := printable(string(b))
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "") + "…"
 	}
 	return &StatusError{resp.StatusCode, text}
+}
+
+// printable makes one line of a server's words, without commands to the terminal.
+func printable(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
 // FirstModel returns the first name that the server lists.
@@ -190,7 +201,7 @@ func parseChunk(data []byte) (*Chunk, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	if w.Error != nil {
-		return nil, &StreamError{w.Error.Message}
+		return nil, &StreamError{printable(w.Error.Message)}
 	}
 	c := &Chunk{Usage: w.Usage, Metrics: w.Metrics}
 	for _, choice := range w.Choices {

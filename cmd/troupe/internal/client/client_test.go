@@ -139,7 +139,7 @@ func TestStreamErrors(t *testing.T) {
 		want   string
 	}{
 		{"coded error", 404, `{"error":{"message":"no such model","code":404}}`, "HTTP 404: no such model"},
-		{"plain error", 502, "bad gateway\n", "HTTP 502: bad gateway"},
+		{"plain error", 502, "bad\x1b[2J\n gateway\n", "HTTP 502: bad [2J gateway"},
 		{"long error", 500, strings.Repeat("é", 500), "…"},
 		{"error event", 200, "data: {\"error\":{\"message\":\"it broke\"}}\n\ndata: [DONE]\n\n", "it broke"},
 		{"no end", 200, "data: {\"choices\":[]}\n\n", ErrTruncated.Error()},

@@ -73,7 +73,7 @@ func (g *generator) cut(s string) string {
 	return s[:n]
 }
 
-// params writes the sampling parameters, secrets they have none.
+// params writes the sampling parameters as vLLM does.
 func params(req *infer.Request) string {
 	p := req.Sampling
 	maxTokens := "None"
