@@ -16,3 +16,6 @@ func (q *Sequence) Remaining() int { return q.remaining() }
 
 // Before shows tests whether q ranks before other.
 func (s *Scheduler) Before(q, other *Sequence) bool { return s.less(q, other) }
+
+// Tokens shows tests the memory of a sequence's tokens.
+func (q *Sequence) Tokens() []int32 { return q.tokens }

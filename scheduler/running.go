@@ -8,6 +8,7 @@ import (
 
 // start gives a sequence that was waiting a seat and the prefix found for it.
 func (s *Scheduler) start(seq *Sequence, m kvcache.Match) {
+	seq.reserve()
 	seq.table.Reserve(s.cache.BlocksFor(len(seq.tokens) + spareOutput))
 	s.cache.Attach(&seq.table, m)
 	seq.numComputed = m.NumTokens

@@ -87,14 +87,36 @@ func TestAddRefusesMisuse(t *testing.T) {
 	require.Equal(t, 1, s.Stats().NumWaiting, "what was refused is not there")
 }
 
-func TestSequenceOwnsItsTokens(t *testing.T) {
-	prompt, output := []int32{1, 2, 3}, []int32{4}
-	seq := scheduler.NewSequence(scheduler.SequenceOptions{ID: 1, Prompt: prompt, Output: output, Params: &infer.SamplingParams{MaxTokens: 9}})
-	prompt[0], output[0] = 99, 99
-	require.Equal(t, []int32{1, 2, 3}, seq.Prompt)
-	require.Equal(t, []int32{4}, seq.OutputTokenIDs())
-	seq.OutputTokenIDs()[0] = 99
-	require.Equal(t, []int32{4}, seq.OutputTokenIDs())
+// Choices share their prompt, and a caller goes on to append to the output that it
+// resumed with: neither memory is written to, whatever room there is behind it.
+func TestSequencesKeepOffTheCallersTokens(t *testing.T) {
+	s := newScheduler(t, defaultConfig())
+	prompt, output := make([]int32, 3, 16), make([]int32, 1, 16)
+	for id, given := range [][]int32{nil, output, nil} {
+		require.NoError(t, s.Add(scheduler.NewSequence(scheduler.SequenceOptions{
+			ID: infer.SeqID(id + 1), Prompt: prompt, Output: given, Params: &infer.SamplingParams{MaxTokens: 9, NumPromptLogprobs: -1},
+		})))
+	}
+	for token := int32(100); ; token++ {
+		plan := s.Schedule()
+		if plan == nil {
+			break
+		}
+		s.Commit(answer(plan, token))
+	}
+	require.Equal(t, make([]int32, 16), prompt[:16])
+	require.Equal(t, make([]int32, 16), output[:16])
+}
+
+// A request of many choices waits with one copy of its prompt.
+func TestWaitingSequencesShareTheirPrompt(t *testing.T) {
+	prompt := make([]int32, 8)
+	seq := scheduler.NewSequence(scheduler.SequenceOptions{ID: 1, Prompt: prompt, Params: &infer.SamplingParams{MaxTokens: 9}})
+	s := newScheduler(t, defaultConfig())
+	require.NoError(t, s.Add(seq))
+	require.Same(t, &prompt[0], &seq.Tokens()[0])
+	s.Schedule()
+	require.NotSame(t, &prompt[0], &seq.Tokens()[0], "one that runs has room for output")
 }
 
 // The tokens of an output are passed between actors, so later steps must not

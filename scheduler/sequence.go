@@ -10,7 +10,7 @@ import (
 // SequenceOptions are the arguments of [NewSequence].
 type SequenceOptions struct {
 	ID     infer.SeqID
-	Prompt []int32 // >= 1 token; copied
+	Prompt []int32 // >= 1 token; must not change, and may be shared between sequences
 	// Output holds the tokens that the sequence already has when it is resumed
 	// after a failure of its last scheduler; copied. They are computed with the
 	// prompt, and the next draw is that of position len(Output).
@@ -34,14 +34,14 @@ type SequenceOptions struct {
 // only.
 type Sequence struct {
 	ID        infer.SeqID
-	Prompt    []int32 // never changed
+	Prompt    []int32 // never changed, possibly other sequences' too
 	Params    *infer.SamplingParams
 	Priority  int
 	Arrival   int64
 	CacheSalt string
 	Tag       any // the caller's own; not looked at
 
-	tokens []int32 // prompt, then output; only ever appended to
+	tokens []int32 // prompt, then output; only ever appended to. The prompt itself until it starts
 	table  kvcache.Table
 	order  uint64 // place in the order of adding, from 1; 0 = not added
 
@@ -64,20 +64,18 @@ type Sequence struct {
 	numPreemptions    int
 }
 
-// spareOutput is how many output tokens a new sequence has room for at once.
+// spareOutput is how many output tokens a sequence that starts has room for at once.
 const spareOutput = 256
 
 // NewSequence returns a sequence to be added to one scheduler, once.
 func NewSequence(o SequenceOptions) *Sequence {
-	spare := spareOutput
-	if o.Params != nil {
-		spare = min(spare, max(o.Params.MaxTokens-len(o.Output), 0))
+	tokens := slices.Clip(o.Prompt)
+	if len(o.Output) > 0 {
+		tokens = slices.Concat(o.Prompt, o.Output)
 	}
-	tokens := make([]int32, 0, len(o.Prompt)+len(o.Output)+spare)
-	tokens = append(append(tokens, o.Prompt...), o.Output...)
 	seq := &Sequence{
 		ID:        o.ID,
-		Prompt:    tokens[:len(o.Prompt):len(o.Prompt)],
+		Prompt:    o.Prompt,
 		Params:    o.Params,
 		Priority:  o.Priority,
 		Arrival:   o.Arrival,
@@ -99,13 +97,20 @@ func NewSequence(o SequenceOptions) *Sequence {
 // NumPreemptions returns how often the sequence lost its blocks to another.
 func (q *Sequence) NumPreemptions() int { return q.numPreemptions }
 
-// OutputTokenIDs returns a copy of the tokens generated so far, those given at
-// the start included.
-func (q *Sequence) OutputTokenIDs() []int32 { return slices.Clone(q.output()) }
-
 func (q *Sequence) output() []int32 { return q.tokens[len(q.Prompt):len(q.tokens):len(q.tokens)] }
 
 func (q *Sequence) numOutputTokens() int { return len(q.tokens) - len(q.Prompt) }
+
+// reserve makes room for output when a sequence starts. One that waits has no
+// tokens of its own: the choices of a request share its prompt's memory, and may
+// be many thousand.
+func (q *Sequence) reserve() {
+	if cap(q.tokens) > len(q.tokens) {
+		return
+	}
+	spare := min(spareOutput, q.Params.MaxTokens-q.numOutputTokens())
+	q.tokens = append(make([]int32, 0, len(q.tokens)+spare), q.tokens...)
+}
 
 // remaining returns the tokens still to be computed before the next draw: 1 for
 // a sequence that decodes.
