@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // LevelCritical is above everything that is logged.
@@ -121,13 +122,13 @@ func appendAttr(b []byte, prefix string, a slog.Attr) []byte {
 	return append(b, s...)
 }
 
-// oneLine escapes what would break the line or the terminal.
+// oneLine escapes what would break the line, command the terminal or turn the
+// direction of the text.
 func oneLine(s string) string {
-	for _, r := range s {
-		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
-			q := strconv.Quote(s)
-			return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-		}
+	hidden := func(r rune) bool { return !strconv.IsGraphic(r) }
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
+		return s
 	}
-	return s
+	q := strconv.QuoteToGraphic(s)
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }
