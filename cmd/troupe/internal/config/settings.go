@@ -133,8 +133,11 @@ func isFlag(arg string) bool {
 	return len(arg) > 1 && arg[0] == '-' && !strings.ContainsRune("0123456789.", rune(arg[1]))
 }
 
-// short reads vLLM's abbreviations: -tp 2, -tp=2, -O3.
+// short reads vLLM's abbreviations: -tp 2, -tp=2, -O3, -O.level 3.
 func (l *lexer) short(arg string, rest []string) ([]string, error) {
+	if member, dotted := strings.CutPrefix(arg, "-O."); dotted {
+		return l.long(shortFlags["-O"]+"."+member, rest)
+	}
 	name, value, hasValue := strings.Cut(arg, "=")
 	if strings.HasPrefix(arg, "-O") && len(arg) > 2 && !hasValue {
 		name, value, hasValue = "-O", arg[2:], true
@@ -159,11 +162,11 @@ func merge(file, line []setting) []setting {
 // joinMembers folds dotted members into one JSON value per flag, over a value
 // given whole.
 func joinMembers(settings []setting) ([]setting, error) {
+	isMember := func(s setting) bool { return s.path != nil }
+	joined := slices.DeleteFunc(slices.Clone(settings), isMember)
 	objects := map[string]map[string]any{}
-	var joined []setting
 	for _, s := range settings {
-		if s.path == nil {
-			joined = append(joined, s)
+		if !isMember(s) {
 			continue
 		}
 		if objects[s.name] == nil {
@@ -187,15 +190,21 @@ func joinMembers(settings []setting) ([]setting, error) {
 	return joined, nil
 }
 
+// wholeObject returns a JSON flag's value without its dotted members: the last
+// that was given, or an empty object.
 func wholeObject(settings []setting, name string) (map[string]any, error) {
-	object := map[string]any{}
+	var object map[string]any
 	for _, s := range settings {
 		if s.name != name {
 			continue
 		}
+		object = nil
 		if err := json.Unmarshal([]byte(s.values[0]), &object); err != nil {
 			return nil, usagef("--%s: expected a JSON object but got %q", name, s.values[0])
 		}
+	}
+	if object == nil { // not given, or null
+		object = map[string]any{}
 	}
 	return object, nil
 }
