@@ -85,7 +85,8 @@ func (e *Engine) accepts(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &infer.Error{Code: infer.CodeUnavailable, Message: "The request was given up before it was admitted.", Err: err}
 	}
-	if err := e.Health(); err != nil && health(e.env.health.Load()) != healthRecovering {
+	h := health(e.env.health.Load())
+	if err := e.healthError(h); err != nil && h != healthRecovering { // a short outage is waited out in the queue
 		return err
 	}
 	if err, reason := e.env.admission.refuse(0); err != nil {
@@ -153,8 +154,11 @@ func (e *Engine) Detokenize(_ context.Context, tokenIDs []int32) (string, error)
 func (e *Engine) Model() *infer.ModelInfo { return &e.config.Model }
 
 // Health implements infer.Generator. The error is CodeUnavailable.
-func (e *Engine) Health() error {
-	switch h := health(e.env.health.Load()); {
+func (e *Engine) Health() error { return e.healthError(health(e.env.health.Load())) }
+
+// healthError returns what a client in state h is told; nil if it is served.
+func (e *Engine) healthError(h health) error {
+	switch {
 	case h == healthStopped || e.env.registry.isDraining():
 		return draining()
 	case h == healthServing:
