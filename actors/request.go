@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -24,7 +25,7 @@ type RequestActor struct {
 	choices    []SequenceFinished // by index; valid if FinishReason is set
 	indexOf    map[string]int     // child PID id to choice, for those not terminated
 	numRunning int                // choices not finished
-	cancelled  infer.CancelReason // "" = not; the first reason stands
+	cancelled  infer.CancelReason // "" = not, or too late; the first reason stands
 	err        *infer.Error       // the first failure of a choice
 	concluded  bool
 
@@ -140,6 +141,9 @@ func (r *RequestActor) abandon() {
 // conclude books the request and ends its stream.
 func (r *RequestActor) conclude() {
 	r.concluded = true
+	if r.cancelled != infer.CancelSlowClient && r.isComplete() {
+		r.cancelled = "" // it came too late to take anything from the client
+	}
 	final := r.final()
 	r.env.metrics.ObserveRequestFinish(metrics.RequestFinish{
 		E2E:                    r.env.clock() - r.job.request.Arrival,
@@ -155,6 +159,14 @@ func (r *RequestActor) conclude() {
 	r.job.release()
 	r.job.stream.finish(final)
 	r.env.registry.leave(r.job.stream)
+}
+
+// isComplete reports whether every choice came to its own end. For a slow client
+// that is not enough, since its stream has dropped deltas.
+func (r *RequestActor) isComplete() bool {
+	return !slices.ContainsFunc(r.choices, func(choice SequenceFinished) bool {
+		return choice.FinishReason == infer.FinishNone || choice.FinishReason == infer.FinishAbort
+	})
 }
 
 // final computes the bill. Metrics need a request that is one sequence: times

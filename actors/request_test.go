@@ -165,6 +165,29 @@ func TestCancelledRequest(t *testing.T) {
 	}
 }
 
+// A cancel may overtake the report of a choice that is complete: its client has the
+// finish reason, and gets no error behind it.
+func TestCancelThatCameTooLate(t *testing.T) {
+	for _, tc := range []struct {
+		finish    infer.FinishReason
+		cancelled infer.CancelReason
+		wantErr   bool
+	}{
+		{infer.FinishLength, infer.CancelShutdown, false},
+		{infer.FinishAbort, infer.CancelShutdown, true},
+		{infer.FinishLength, infer.CancelSlowClient, true}, // deltas were dropped
+	} {
+		w := newWorkbench(t)
+		j := w.newJob(1, nil)
+		r := &RequestActor{env: w.env, job: j, cancelled: tc.cancelled, choices: []SequenceFinished{{FinishReason: tc.finish, NumTokens: 3}}}
+		r.conclude()
+		final := one(t, j.stream.Drain(nil)).Final
+		require.Equal(t, tc.wantErr, final.Err != nil)
+		require.Equal(t, tc.wantErr, final.Metrics == nil)
+		require.Equal(t, 3, final.Usage.NumCompletionTokens)
+	}
+}
+
 func TestCancelledBeforeItStarts(t *testing.T) {
 	b := &requestBench{workbench: newWorkbench(t), batcher: testkit.NewRecorder(t, testkit.System())}
 	b.job = b.newJob(2, nil)
