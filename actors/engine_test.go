@@ -151,6 +151,7 @@ func TestRefusals(t *testing.T) {
 		"no ids":                {func(r *infer.Request) { r.Prompts[0].TokenIDs = []int32{} }, infer.CodeInvalid, "prompt", "0 tokens"},
 		"n too large":           {func(r *infer.Request) { r.N = 1 << 20 }, infer.CodeInvalid, "n", "16384"},
 		"n times prompts":       {func(r *infer.Request) { r.Prompts = make([]infer.Prompt, 2); r.N = 10000 }, infer.CodeInvalid, "n", "2"},
+		"n that overflows":      {func(r *infer.Request) { r.Prompts = make([]infer.Prompt, 4); r.N = 1 << 62 }, infer.CodeInvalid, "n", "* 4"},
 		"logit_bias":            {func(r *infer.Request) { r.Sampling.LogitBias = []infer.TokenBias{{TokenID: 258}} }, infer.CodeInvalid, "logit_bias", "258"},
 		"allowed_token_ids":     {func(r *infer.Request) { r.Sampling.AllowedTokenIDs = []int32{258} }, infer.CodeInvalid, "allowed_token_ids", "258"},
 		"stop_token_ids":        {func(r *infer.Request) { r.Sampling.StopTokenIDs = []int32{-7} }, infer.CodeInvalid, "stop_token_ids", "-7"},

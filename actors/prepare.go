@@ -44,9 +44,10 @@ type prompt struct {
 
 // prepare turns a request into sequences, or says in the client's words why not.
 func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
-	if req.N < 1 || req.N*max(len(req.Prompts), 1) > maxSequencesPerRequest {
+	numPrompts := max(len(req.Prompts), 1)
+	if req.N < 1 || req.N > maxSequencesPerRequest/numPrompts {
 		return nil, infer.Errorf(infer.CodeInvalid, "n", "n times the number of prompts must be between 1 and %d, got %d * %d",
-			maxSequencesPerRequest, req.N, max(len(req.Prompts), 1))
+			maxSequencesPerRequest, req.N, numPrompts)
 	}
 	params, err := e.resolveParams(req)
 	if err != nil {
@@ -89,17 +90,13 @@ func (j *job) addChoices(p *prompt, params infer.SamplingParams, seed uint64) {
 	}
 }
 
-// seed returns the seed of a prompt's choices: the request's, or one drawn from
-// the engine's sequence of seeds.
+// seed returns the seed of a prompt's choices: the request's, or the next one of
+// the engine's.
 func (e *Engine) seed(req *infer.Request) uint64 {
 	if req.SeedGiven {
 		return req.Sampling.Seed
 	}
-	// splitmix64: consecutive counters give unrelated seeds.
-	x := e.config.Seed + e.drawnSeeds.Add(1)*0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return sampling.DrawSeed(e.config.Seed, e.drawnSeeds.Add(1))
 }
 
 func (e *Engine) preparePrompts(req *infer.Request) ([]*prompt, *infer.Error) {

@@ -217,6 +217,15 @@ func TestScratchLeavesNoTrace(t *testing.T) {
 	})
 }
 
+func TestDrawSeed(t *testing.T) {
+	seen := map[uint64]bool{}
+	for n := range uint64(1000) {
+		seen[sampling.DrawSeed(7, n)] = true
+	}
+	require.Len(t, seen, 1000)
+	require.NotEqual(t, sampling.DrawSeed(7, 1), sampling.DrawSeed(8, 1))
+}
+
 func TestDeriveSeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")

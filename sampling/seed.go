@@ -20,6 +20,10 @@ func mix(x uint64) uint64 {
 // itself, and no two choices get the same.
 func DeriveSeed(seed uint64, choice int) uint64 { return seed ^ mix(uint64(choice)) }
 
+// DrawSeed returns number n, from 0, of the seeds that follow from seed. They are
+// unrelated to each other, and no two are the same.
+func DrawSeed(seed, n uint64) uint64 { return mix(seed + golden*n) }
+
 // stream is the SplitMix64 generator of one draw. Number i of the stream is
 // computed from i alone, so that tokens can be visited in any order.
 type stream uint64
