@@ -2,7 +2,6 @@ package reqlog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -76,16 +75,15 @@ func (g *generator) cut(s string) string {
 // params writes the sampling parameters as vLLM does.
 func params(req *infer.Request) string {
 	p := req.Sampling
-	maxTokens := "None"
+	maxTokens, seed := "None", "None"
 	if req.MaxTokens != nil {
 		maxTokens = fmt.Sprint(*req.MaxTokens)
 	}
-	stop, err := json.Marshal(p.Stop)
-	if err != nil {
-		stop = []byte("?")
+	if req.SeedGiven {
+		seed = fmt.Sprint(p.Seed)
 	}
-	return fmt.Sprintf("SamplingParams(max_tokens=%s, temperature=%v, top_p=%v, top_k=%d, min_p=%v, seed=%d, stop=%s)",
-		maxTokens, p.Temperature, p.TopP, p.TopK, p.MinP, p.Seed, stop)
+	return fmt.Sprintf("SamplingParams(max_tokens=%s, temperature=%v, top_p=%v, top_k=%d, min_p=%v, seed=%s, stop=%q)",
+		maxTokens, p.Temperature, p.TopP, p.TopK, p.MinP, seed, p.Stop)
 }
 
 // output is what one choice has said so far, up to a bound.

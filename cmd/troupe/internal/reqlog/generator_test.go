@@ -69,7 +69,7 @@ func request() *infer.Request {
 
 func TestRequestsAreLogged(t *testing.T) {
 	out := run(t, &script{events: events()}, reqlog.Options{MaxLen: -1}, request())
-	require.Contains(t, out, `Received request cmpl-1: prompt: "sécret prompt", [1 2 3], n: 1, params: SamplingParams(max_tokens=7, temperature=0.5`)
+	require.Contains(t, out, `Received request cmpl-1: prompt: "sécret prompt", [1 2 3], n: 1, params: SamplingParams(max_tokens=7, temperature=0.5, top_p=1, top_k=0, min_p=0, seed=None, stop=["x"])`)
 	require.Equal(t, 1, strings.Count(out, "\n"))
 
 	chat := &infer.Request{ID: "c", N: 1, Chat: &infer.ChatInput{Messages: []json.RawMessage{[]byte(`{"role":"user"}`)}}}
