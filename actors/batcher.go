@@ -117,12 +117,11 @@ func (b *BatcherActor) step() {
 	}
 	plan := b.device.scheduler.Schedule()
 	b.stampScheduled()
-	b.observe()
-	if plan == nil {
-		return
+	if plan != nil {
+		b.inFlight = plan
+		b.device.launch(plan, b.report)
 	}
-	b.inFlight = plan
-	b.device.launch(plan, b.report)
+	b.observe() // after the launch: the device need not wait for it
 }
 
 // stampScheduled stamps the sequences selected for the first time: one clock
