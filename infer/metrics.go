@@ -1,7 +1,7 @@
 package infer
 
 // Stamps are the four instants of one sequence, nanoseconds of [Now]; 0 = not
-// known. They follow vLLM's per-request metrics contract:
+// known.
 type Stamps struct {
 	Queued     int64 // entered the waiting queue; never moved afterwards
 	Scheduled  int64 // first selected for a step; preemption does not move it
