@@ -96,7 +96,7 @@ func (b *budget) cut(tokenIDs []int32, truncateRight bool) []int32 {
 // lower bound if it is above maxPrompt.
 func (b *budget) maxTokens(numPrompt int) (int, *infer.Error) {
 	if numPrompt > b.maxPrompt() {
-		return 0, b.overflow(numPrompt)
+		return 0, b.overflow(numPrompt, max(b.requested, 0))
 	}
 	rest := b.context - numPrompt
 	limit := b.requested
@@ -106,9 +106,7 @@ func (b *budget) maxTokens(numPrompt int) (int, *infer.Error) {
 			limit = min(rest, b.fallback)
 		}
 		if limit == 0 {
-			return 0, infer.Errorf(infer.CodeContextLength, "input_tokens",
-				"This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, which leaves no room for output tokens. "+
-					"Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)", b.context, numPrompt, numPrompt)
+			return 0, b.overflow(numPrompt, 1) // it fits, but not with a token to answer
 		}
 	}
 	if b.ceiling > 0 {
@@ -119,8 +117,7 @@ func (b *budget) maxTokens(numPrompt int) (int, *infer.Error) {
 
 // overflow has vLLM's shape: clients parse the numbers out of it. The counts are
 // lower bounds because tokenizing stops at the limit.
-func (b *budget) overflow(numPrompt int) *infer.Error {
-	requested := max(b.requested, 0)
+func (b *budget) overflow(numPrompt, requested int) *infer.Error {
 	return &infer.Error{Code: infer.CodeContextLength, Param: "input_tokens", Message: fmt.Sprintf(
 		"This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains at least %d input tokens, "+
 			"for a total of at least %d tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=%d)",

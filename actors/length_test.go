@@ -46,8 +46,8 @@ func TestMaxTokens(t *testing.T) {
 			message: "This model's maximum context length is 100 tokens. However, you requested 0 output tokens and your prompt contains at least 101 input tokens, " +
 				"for a total of at least 101 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=101)"},
 		{name: "full context leaves nothing", chat: true, requested: notGiven, numPrompt: 100,
-			message: "This model's maximum context length is 100 tokens. However, your prompt contains 100 input tokens, which leaves no room for output tokens. " +
-				"Please reduce the length of the input prompt. (parameter=input_tokens, value=100)"},
+			message: "This model's maximum context length is 100 tokens. However, you requested 1 output tokens and your prompt contains at least 100 input tokens, " +
+				"for a total of at least 101 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=100)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			req := lengthRequest(tc.requested, noTruncation)

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -283,10 +284,11 @@ func (e *Engine) badWords(words []string) [][]int32 {
 			continue
 		}
 		sequences = append(sequences, first)
-		// A space that became a token of its own in front of the same tokens
-		// adds nothing.
+		// A space that became a token of its own in front of the same tokens adds
+		// nothing. Every other form does, also one of another length, which vLLM
+		// leaves out and so lets the word through.
 		spaced := e.config.Tokenizer.Encode(" "+bare, tokenizer.EncodeOptions{})
-		if len(spaced) == len(first) && spaced[0] != first[0] {
+		if !slices.Equal(spaced[1:], first) {
 			sequences = append(sequences, spaced)
 		}
 	}

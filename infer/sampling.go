@@ -1,5 +1,7 @@
 package infer
 
+import "slices"
+
 // SamplingParams are resolved and validated: request over the model's
 // generation config over neutral values, ranges checked, strings tokenized. One
 // value belongs to one sequence and is never changed after submission.
@@ -54,20 +56,14 @@ func (p *SamplingParams) IsGreedy() bool { return p.Temperature == 0 }
 
 // StopsOn reports whether drawing id ends a sequence with these parameters,
 // min_tokens aside. byRequest is true for the request's own stop_token_ids,
-// which are reported as stop_reason; the model's are not.
+// which are reported as stop_reason; the model's are not, even if the request
+// lists them too.
 func (p *SamplingParams) StopsOn(id int32) (stops, byRequest bool) {
-	for _, s := range p.StopTokenIDs {
-		if s == id {
-			return true, true
-		}
+	if !p.IgnoreEOS && slices.Contains(p.EOSTokenIDs, id) {
+		return true, false
 	}
-	if p.IgnoreEOS {
-		return false, false
-	}
-	for _, s := range p.EOSTokenIDs {
-		if s == id {
-			return true, false
-		}
+	if slices.Contains(p.StopTokenIDs, id) {
+		return true, true
 	}
 	return false, false
 }
