@@ -9,6 +9,10 @@
 // before it does anything else, so nothing that outlives the handler points into
 // them. A stream's chunks are appended to one buffer per stream.
 //
+// A failure is logged once, by who knows its cause: by the generator if it ends in
+// a Final, here if it is a panic or an internal error that was returned. The access
+// log says how each request ended, a broken stream included.
+//
 // A client that closes its connection, or its sending half, is gone: the request
 // is cancelled at once, streaming or not.
 package http

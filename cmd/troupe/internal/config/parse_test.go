@@ -146,6 +146,7 @@ func TestDottedMembers(t *testing.T) {
 	require.JSONEq(t, `{"method":"ngram","num_speculative_tokens":3,"a":{"b-c":[1,2]}}`, string(s.Model.SpeculativeConfig.Raw))
 	require.JSONEq(t, `{"top_k":3,"top_p":0.5}`, string(s.Model.OverrideGenerationConfig.Raw))
 
+	require.Empty(t, parseServe(t, "--default-chat-template-kwargs", " null ").Chat.DefaultChatTemplateKwargs.Raw)
 	s = parseServe(t, "--speculative-config", "null", "--speculative-config.a", "1",
 		"--override-generation-config.top_p", "0.5", "--override-generation-config", `{"min_p":1}`, "--override-generation-config", `{"top_k":3}`)
 	require.JSONEq(t, `{"a":1}`, string(s.Model.SpeculativeConfig.Raw))

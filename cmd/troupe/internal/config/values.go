@@ -76,13 +76,13 @@ func (c *ContextLength) UnmarshalText(text []byte) error {
 	return (*HumanInt)(c).UnmarshalText(text)
 }
 
-// JSONObject is a flag whose value is a JSON object; nil if not given.
+// JSONObject is a flag whose value is a JSON object; nil if not given or null.
 type JSONObject struct{ Raw json.RawMessage }
 
-// IsEmpty reports whether the object is absent, null or {}.
+// IsEmpty reports whether the object is absent or {}.
 func (o JSONObject) IsEmpty() bool {
 	s := strings.Join(strings.Fields(string(o.Raw)), "")
-	return s == "" || s == "null" || s == "{}"
+	return s == "" || s == "{}"
 }
 
 // UnmarshalText parses the value of a flag.
@@ -91,7 +91,10 @@ func (o *JSONObject) UnmarshalText(text []byte) error {
 	if err := json.Unmarshal(text, &members); err != nil {
 		return fmt.Errorf("expected a JSON object but got %q: %w", text, err)
 	}
-	o.Raw = bytes.Clone(text)
+	o.Raw = nil
+	if members != nil {
+		o.Raw = bytes.Clone(text)
+	}
 	return nil
 }
 
