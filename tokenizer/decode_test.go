@@ -152,7 +152,7 @@ func TestSkipSpecial(t *testing.T) {
 func TestTokens(t *testing.T) {
 	tok := understudy(t)
 	require.Equal(t, 2048, tok.VocabSize())
-	require.Equal(t, []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, tok.ControlTokens())
+	require.Equal(t, []string{"<|endoftext|>", "<|im_end|>", "<|im_start|>"}, tok.ControlTokens())
 	id, ok := tok.ID("Ġc")
 	require.True(t, ok)
 	require.Equal(t, int32(262), id)

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -264,6 +265,7 @@ func (l *loader) finish() {
 	if m := t.model; !m.byteLevel && !m.ignoreMerges && m.vocab.find(spaceMark) >= 0 {
 		m.breaks = l.wordBreaks()
 	}
+	slices.Sort(t.control)
 }
 
 // text returns the bytes that a token stands for.

@@ -17,7 +17,7 @@ type Tokenizer struct {
 	texts    arena            // by id: the bytes it stands for
 	special  []bool           // by id
 	addedIDs map[string]int32 // by content
-	control  []string         // contents of the special tokens, in the file's order
+	control  []string         // contents of the special tokens, sorted
 	// bytesPerToken bounds the bytes of text behind one token, 0 = no bound.
 	bytesPerToken int
 }
@@ -59,7 +59,7 @@ func (t *Tokenizer) IsSpecial(id int32) bool {
 	return id >= 0 && int(id) < len(t.special) && t.special[id]
 }
 
-// ControlTokens returns the contents of the control tokens.
+// ControlTokens returns the contents of the control tokens, sorted.
 func (t *Tokenizer) ControlTokens() []string { return slices.Clone(t.control) }
 
 // Config returns the configuration that was given to New.
