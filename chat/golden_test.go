@@ -38,7 +38,7 @@ func TestUnderstudyGoldens(t *testing.T) {
 		got, err := tmpl.Render(chat.Input{Chat: &infer.ChatInput{
 			Messages: c.Messages, Tools: c.Tools,
 			AddGenerationPrompt: c.AddGenerationPrompt, TemplateKwargs: c.ChatTemplateKwargs,
-		}, ControlTokens: []string{"<|im_start|>", "<|im_end|>", "<|endoftext|>"}})
+		}, ControlTokens: []string{"<|endoftext|>", "<|im_end|>", "<|im_start|>"}})
 		require.NoError(t, err)
 		require.Equal(t, c.Rendered, got.Text)
 		require.Empty(t, got.Literal)

@@ -8,25 +8,28 @@ import (
 )
 
 // literalSpans returns where text spells a control token with at least one byte
-// that came from a client, overlapping finds merged. The token may lie within one
+// that came from a client, overlapping finds merged. tokens is sorted. The token may lie within one
 // client string, arise where two meet, or be completed by text of the template.
 func literalSpans(text jinja.Text, tokens []string) []infer.Span {
 	client := text.ClientSpans()
 	if len(client) == 0 || len(tokens) == 0 {
 		return nil
 	}
-	if !slices.IsSorted(tokens) {
-		tokens = slices.Sorted(slices.Values(tokens))
-	}
 	longest := 0
+	var starts [256]bool // bytes with which a token begins
 	for _, t := range tokens {
-		longest = max(longest, len(t))
+		if t != "" {
+			longest, starts[t[0]] = max(longest, len(t)), true
+		}
 	}
 	var out []infer.Span
 	s, next := text.String(), 0
 	for _, c := range client {
 		// A token that touches this span starts at most longest-1 bytes before it.
 		for i := max(next, c.Start-longest+1); i < c.End; i++ {
+			if !starts[s[i]] {
+				continue
+			}
 			if end := i + longestAt(s[i:], tokens); end > c.Start && end > i {
 				out = mergeSpan(out, infer.Span{Start: i, End: end})
 			}

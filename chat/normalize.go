@@ -22,13 +22,13 @@ import (
 var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
 // messages decodes and normalizes the conversation.
-func (t *Template) messages(raw []json.RawMessage) (*jinja.List, error) {
+func (t *Template) messages(d *jinja.Decoder, raw []json.RawMessage) (*jinja.List, error) {
 	if len(raw) == 0 {
 		return nil, infer.Errorf(infer.CodeInvalid, "messages", "messages must not be empty")
 	}
 	list := jinja.NewList()
 	for i, b := range raw {
-		m, err := t.message(b, fmt.Sprintf("messages[%d]", i))
+		m, err := t.message(d, b, fmt.Sprintf("messages[%d]", i))
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +43,8 @@ func invalid(field, format string, a ...any) error {
 }
 
 // message decodes the message at the given path.
-func (t *Template) message(raw json.RawMessage, path string) (*jinja.Dict, error) {
-	v, err := jinja.DecodeJSON(raw, jinja.FromClient)
+func (t *Template) message(d *jinja.Decoder, raw json.RawMessage, path string) (*jinja.Dict, error) {
+	v, err := d.Decode(raw, jinja.FromClient)
 	if err != nil {
 		return nil, invalid(path, "is not usable: %v", err)
 	}
@@ -59,7 +59,7 @@ func (t *Template) message(raw json.RawMessage, path string) (*jinja.Dict, error
 	// From here on the role is one of ours, not client text.
 	m.Set("role", jinja.Plain(role))
 	if role == "assistant" {
-		if err := toolCalls(m, path); err != nil {
+		if err := toolCalls(d, m, path); err != nil {
 			return nil, err
 		}
 		aliasReasoning(m)
@@ -173,7 +173,7 @@ func partText(v jinja.Value, path string) (string, error) {
 }
 
 // toolCalls decodes the arguments of an assistant's tool calls in place.
-func toolCalls(m *jinja.Dict, path string) error {
+func toolCalls(d *jinja.Decoder, m *jinja.Dict, path string) error {
 	path += ".tool_calls"
 	v, found := m.Get("tool_calls")
 	list, ok := v.(*jinja.List)
@@ -197,7 +197,7 @@ func toolCalls(m *jinja.Dict, path string) error {
 		if !ok {
 			return invalid(field+".function", "must be an object")
 		}
-		if err := decodeArguments(function, field+".function.arguments"); err != nil {
+		if err := decodeArguments(d, function, field+".function.arguments"); err != nil {
 			return err
 		}
 	}
@@ -205,14 +205,14 @@ func toolCalls(m *jinja.Dict, path string) error {
 }
 
 // decodeArguments replaces JSON text by what it says; no arguments are {}.
-func decodeArguments(function *jinja.Dict, field string) error {
+func decodeArguments(d *jinja.Decoder, function *jinja.Dict, field string) error {
 	v, _ := function.Get("arguments")
 	text, isText := v.(jinja.Text)
 	switch {
 	case v == nil || isText && text.String() == "":
 		function.Set("arguments", &jinja.Dict{})
 	case isText:
-		decoded, err := jinja.DecodeJSON([]byte(text.String()), jinja.FromClient)
+		decoded, err := d.Decode([]byte(text.String()), jinja.FromClient)
 		if err != nil {
 			return invalid(field, "must be a JSON text: %v", err)
 		}

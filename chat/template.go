@@ -11,9 +11,13 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxOutput = 8 << 20
-	DefaultTimeout   = 2 * time.Second
+	defaultMaxOutput = 8 << 20
+	defaultTimeout   = 2 * time.Second
 )
+
+// maxValues bounds the JSON values in one request: a conversation that fills a
+// context of a million tokens has fewer.
+const maxValues = 1 << 20
 
 // maxSteps bounds the work of one rendering where the clock would be too late: it
 // is about a second of it.
@@ -30,8 +34,8 @@ const (
 type Options struct {
 	BOSToken, EOSToken string           // the template's bos_token and eos_token
 	Now                func() time.Time // what strftime_now reads; nil = time.Now
-	MaxOutput          int              // bytes of rendered text; 0 = DefaultMaxOutput
-	Timeout            time.Duration    // of one rendering; 0 = DefaultTimeout
+	MaxOutput          int              // bytes of rendered text; 0 = 8 MiB
+	Timeout            time.Duration    // of one rendering; 0 = two seconds
 	ContentFormat      string           // auto (also ""), string or openai
 }
 
@@ -46,7 +50,7 @@ type Template struct {
 type Input struct {
 	Chat          *infer.ChatInput
 	DefaultKwargs json.RawMessage // object or nil; Chat.TemplateKwargs override it
-	ControlTokens []string        // spellings that must stay plain text where the client wrote them
+	ControlTokens []string        // sorted spellings that must stay plain text where the client wrote them
 }
 
 // Rendered is prompt text. Literal lists, in order and disjoint, the byte ranges
@@ -67,10 +71,10 @@ func Parse(source string, o Options) (*Template, error) {
 		o.Now = time.Now
 	}
 	if o.MaxOutput <= 0 {
-		o.MaxOutput = DefaultMaxOutput
+		o.MaxOutput = defaultMaxOutput
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	t := &Template{opts: o, compiled: compiled}
 	switch o.ContentFormat {
@@ -86,19 +90,13 @@ func Parse(source string, o Options) (*Template, error) {
 	return t, nil
 }
 
-// Render renders a conversation, with the request's own template if it has one.
-// Failures are *infer.Error: CodeInvalid with the field at fault, or with the
-// template's own message where it calls raise_exception.
+// Render renders a conversation. A template that came with the request is the
+// caller's to parse, if it is trusted. Failures are *infer.Error: CodeInvalid with
+// the field at fault, or with the template's own message where it calls
+// raise_exception.
 func (t *Template) Render(in Input) (Rendered, error) {
 	if in.Chat == nil {
 		return Rendered{}, infer.Errorf(infer.CodeInvalid, "messages", "messages are required")
-	}
-	if in.Chat.Template != "" {
-		own, err := Parse(in.Chat.Template, t.opts)
-		if err != nil {
-			return Rendered{}, err
-		}
-		t = own
 	}
 	if in.Chat.ContinueFinalMessage && in.Chat.AddGenerationPrompt {
 		return Rendered{}, infer.Errorf(infer.CodeInvalid, "continue_final_message",
@@ -149,11 +147,12 @@ var reserved = []string{"messages", "tools", "chat_template", "tokenize"}
 
 // variables builds what the template sees. last is the final message.
 func (t *Template) variables(in Input) (vars, last *jinja.Dict, err error) {
-	messages, err := t.messages(in.Chat.Messages)
+	d := jinja.NewDecoder(maxValues)
+	messages, err := t.messages(d, in.Chat.Messages)
 	if err != nil {
 		return nil, nil, err
 	}
-	tools, err := decodeTools(in.Chat.Tools)
+	tools, err := decodeTools(d, in.Chat.Tools)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,10 +164,10 @@ func (t *Template) variables(in Input) (vars, last *jinja.Dict, err error) {
 	vars.Set("continue_final_message", in.Chat.ContinueFinalMessage)
 	vars.Set("bos_token", jinja.Plain(t.opts.BOSToken))
 	vars.Set("eos_token", jinja.Plain(t.opts.EOSToken))
-	if err := addKwargs(vars, in.DefaultKwargs, jinja.FromServer); err != nil {
+	if err := addKwargs(d, vars, in.DefaultKwargs, jinja.FromServer); err != nil {
 		return nil, nil, err
 	}
-	if err := addKwargs(vars, in.Chat.TemplateKwargs, jinja.FromClient); err != nil {
+	if err := addKwargs(d, vars, in.Chat.TemplateKwargs, jinja.FromClient); err != nil {
 		return nil, nil, err
 	}
 	last, _ = messages.Items[len(messages.Items)-1].(*jinja.Dict)
@@ -176,12 +175,12 @@ func (t *Template) variables(in Input) (vars, last *jinja.Dict, err error) {
 }
 
 // addKwargs sets the variables of chat_template_kwargs.
-func addKwargs(vars *jinja.Dict, raw json.RawMessage, from jinja.Origin) error {
+func addKwargs(d *jinja.Decoder, vars *jinja.Dict, raw json.RawMessage, from jinja.Origin) error {
 	const param = "chat_template_kwargs"
 	if len(raw) == 0 {
 		return nil
 	}
-	v, err := jinja.DecodeJSON(raw, from)
+	v, err := d.Decode(raw, from)
 	if err != nil {
 		return infer.Errorf(infer.CodeInvalid, param, "%s: %v", param, err)
 	}
@@ -202,11 +201,11 @@ func addKwargs(vars *jinja.Dict, raw json.RawMessage, from jinja.Origin) error {
 }
 
 // decodeTools returns the tools as the template sees them: a list, or none.
-func decodeTools(raw json.RawMessage) (jinja.Value, error) {
+func decodeTools(d *jinja.Decoder, raw json.RawMessage) (jinja.Value, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	v, err := jinja.DecodeJSON(raw, jinja.FromClient)
+	v, err := d.Decode(raw, jinja.FromClient)
 	if err != nil {
 		return nil, infer.Errorf(infer.CodeInvalid, "tools", "tools: %v", err)
 	}

@@ -122,6 +122,9 @@ func TestToolsKeepTheirOrder(t *testing.T) {
 	in.Tools = json.RawMessage(`{}`)
 	_, err := tmpl.Render(chat.Input{Chat: in})
 	requireInvalid(t, err, "tools", "must be a list")
+	in.Tools = json.RawMessage("[{}" + strings.Repeat(",{}", 1<<20) + "]")
+	_, err = tmpl.Render(chat.Input{Chat: in})
+	requireInvalid(t, err, "tools", "more than 1048576 values")
 	in.Tools = json.RawMessage(`[`)
 	_, err = tmpl.Render(chat.Input{Chat: in})
 	requireInvalid(t, err, "tools", "malformed")
@@ -161,16 +164,6 @@ func TestContentFormatIsDetected(t *testing.T) {
 	require.Equal(t, "x;a\nb;", render(t, parse(t, `{% for m in messages %}{{ m.content }};{% endfor %}`, chat.Options{ContentFormat: "auto"}), in))
 	_, err := chat.Parse("x", chat.Options{ContentFormat: "xml"})
 	requireInvalid(t, err, "chat_template_content_format", `"xml"`)
-}
-
-func TestRequestTemplate(t *testing.T) {
-	tmpl := parse(t, "model", chat.Options{BOSToken: "<s>"})
-	in := conversation(`{"role":"user","content":"x"}`)
-	in.Template = "{{ bos_token }}own"
-	require.Equal(t, "<s>own", render(t, tmpl, in))
-	in.Template = "{{ nope"
-	_, err := tmpl.Render(chat.Input{Chat: in})
-	requireInvalid(t, err, "chat_template", "line 1")
 }
 
 func TestTemplateFailures(t *testing.T) {

@@ -1,6 +1,7 @@
 package jinja_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,11 @@ func TestHostileTemplatesAreCut(t *testing.T) {
 		"power":               {"{{ 10 ** 400 }}", "out of range"},
 		"overflow":            {"{{ 9223372036854775807 + 1 }}", "out of range"},
 		"negate overflow":     {"{{ -(-9223372036854775807 - 1) }}", "out of range"},
+		"long strip set":      {"{{ ('a' * 1000000).strip('b' * 1000000) }}", "bytes of text"},
+		"folded copies":       {"{{ (['A' * 1000000] * 1000) | sort }}", "bytes of text"},
+		"long path":           {"{{ range(90000) | map(attribute='a.' * 100000, default=0) | list }}", "steps"},
+		"many sort keys":      {"{{ [1] | sort(attribute=',' * 1000000) }}", "stopped after"},
+		"long date format":    {"{{ strftime_now('%c' * 500000) }}", "grows past"},
 		"divide overflow":     {"{{ (-9223372036854775807 - 1) // -1 }}", "out of range"},
 	}
 	for name, tt := range tests {
@@ -57,6 +63,36 @@ func TestTimeIsBounded(t *testing.T) {
 	lim.MaxSteps, lim.Timeout = 1<<60, time.Nanosecond
 	_, err = tmpl.Render(&jinja.Dict{}, lim)
 	require.ErrorContains(t, err, "stopped after 1ns")
+}
+
+// What is quadratic in one of these lengths takes minutes.
+func TestLongInputsTakeLinearTime(t *testing.T) {
+	vars, list := &jinja.Dict{}, jinja.NewList()
+	for i := range 300_000 {
+		vars.Set(fmt.Sprint("k", i), int64(i))
+		list.Items = append(list.Items, jinja.Client("a"))
+	}
+	vars.Set("l", list)
+	lim := limits()
+	lim.MaxBytes = 1 << 30
+	for name, tt := range map[string]struct{ source, want string }{
+		"variables":        {"{{ k299999 }}", "299999"},
+		"string literals":  {"{{ (" + strings.Repeat("'a'", 300_000) + ") | length }}", "300000"},
+		"dotted name":      {"{{ 1 is not a" + strings.Repeat(".a", 400_000) + " if false }}", ""},
+		"pieces replaced":  {"{{ l | join('-') | replace('-', '+') | length }}", "599999"},
+		"pieces split":     {"{{ (l | join('-')).split('-') | length }}", "300000"},
+		"pieces by blanks": {"{{ (l | join(' ')).split() | length }}", "300000"},
+		"lines":            {"{{ (l | join('\n')).splitlines() | length }}", "300000"},
+		"fields":           {"{{ (l | join('{{')).format() | length }}", "599999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl, err := jinja.Parse(tt.source)
+			require.NoError(t, err)
+			out, err := tmpl.Render(vars, lim)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, out.String())
+		})
+	}
 }
 
 func TestHostileSourceIsRefused(t *testing.T) {

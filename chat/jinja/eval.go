@@ -15,8 +15,11 @@ func (r *run) undefined(u Undefined) error { return r.errorf("%s", u.message()) 
 
 func (e *litExpr) eval(*run, *scope) (Value, error) { return e.v, nil }
 
-func (e *nameExpr) eval(_ *run, sc *scope) (Value, error) {
+func (e *nameExpr) eval(r *run, sc *scope) (Value, error) {
 	if v, ok := sc.lookup(e.name); ok {
+		return v, nil
+	}
+	if v, ok := r.vars.Get(e.name); ok {
 		return v, nil
 	}
 	if fn, ok := globals[e.name]; ok {

@@ -1,28 +1,22 @@
 package jinja
 
-import "errors"
-
 // exec runs statements in order.
 func (r *run) exec(body []stmt, sc *scope, out *builder) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
+	defer r.leave() // also where a break or continue leaves the body
 	for _, s := range body {
 		if err := r.step(); err != nil {
 			return err
 		}
 		if err := s.exec(r, sc, out); err != nil {
-			if err != errBreak && err != errContinue {
-				return err
-			}
-			r.leave()
 			return err
 		}
 		if out.err != nil {
 			return out.err
 		}
 	}
-	r.leave()
 	return nil
 }
 
@@ -204,10 +198,10 @@ func (s *forStmt) run(r *run, l *loop, v Value, out *builder) error {
 			return err
 		}
 		err := r.exec(s.body, inner, out)
-		if errors.Is(err, errBreak) {
+		if err == errBreak {
 			break
 		}
-		if err != nil && !errors.Is(err, errContinue) {
+		if err != nil && err != errContinue {
 			return err
 		}
 	}
@@ -298,9 +292,9 @@ func (l *loop) recurse(r *run, a args) (Value, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
+	defer r.leave()
 	if err := l.stmt.run(r, inner, a.pos[0], out); err != nil {
 		return nil, err
 	}
-	r.leave()
 	return out.value()
 }

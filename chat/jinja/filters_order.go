@@ -9,11 +9,11 @@ import (
 // unless told otherwise, as Jinja does.
 
 // fold is what an item is compared by.
-func fold(v Value, caseSensitive bool) Value {
+func (r *run) fold(v Value, caseSensitive bool) (Value, error) {
 	if t, ok := v.(Text); ok && !caseSensitive {
-		return Text{s: strings.ToLower(t.s)}
+		return Text{s: strings.ToLower(t.s)}, r.charge(len(t.s))
 	}
-	return v
+	return v, nil
 }
 
 // sortBy sorts items by keys, which it sorts along.
@@ -46,8 +46,11 @@ func (r *run) keys(items []Value, attribute Value, caseSensitive bool) ([]Value,
 	out := make([]Value, len(items))
 	paths := []Value{attribute}
 	if t, ok := attribute.(Text); ok && strings.Contains(t.s, ",") {
+		if err := r.elements(strings.Count(t.s, ",")); err != nil {
+			return nil, err
+		}
 		paths = nil
-		for _, part := range strings.Split(t.s, ",") {
+		for part := range strings.SplitSeq(t.s, ",") {
 			paths = append(paths, Plain(part))
 		}
 	}
@@ -57,7 +60,10 @@ func (r *run) keys(items []Value, attribute Value, caseSensitive bool) ([]Value,
 			return nil, err
 		}
 		for i, v := range found {
-			v = fold(v, caseSensitive)
+			v, err := r.fold(v, caseSensitive)
+			if err != nil {
+				return nil, err
+			}
 			if len(paths) == 1 {
 				out[i] = v
 			} else if tuple, ok := out[i].(*List); ok {
@@ -185,16 +191,15 @@ func filterGroupby(r *run, a args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]Value, len(exact))
+	keys, folded := make([]Value, len(exact)), make([]Value, len(exact))
 	for i, v := range exact {
 		if _, missing := v.(Undefined); missing && given(p[2]) {
 			v = p[2]
 		}
-		keys[i] = &List{Items: []Value{fold(v, r.boolOr(p[3], false)), v, items[i]}}
-	}
-	folded := make([]Value, len(keys))
-	for i, k := range keys {
-		folded[i] = k.(*List).Items[0]
+		if folded[i], err = r.fold(v, r.boolOr(p[3], false)); err != nil {
+			return nil, err
+		}
+		keys[i] = &List{Items: []Value{folded[i], v, items[i]}}
 	}
 	sorted, err := r.sortBy(keys, folded, false)
 	if err != nil {

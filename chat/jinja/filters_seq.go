@@ -120,7 +120,10 @@ func (r *run) dig(v, path, absent Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range strings.Split(text.s, ".") {
+	for part := range strings.SplitSeq(text.s, ".") {
+		if err := r.step(); err != nil {
+			return nil, err
+		}
 		key := Value(Plain(part))
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
 			key = n

@@ -21,8 +21,8 @@ func filterFormat(r *run, a args) (Value, error) {
 	return r.percent(t, d)
 }
 
-// percent is t % v: printf-style formatting with %s %r %d %i %f %x %c and %%,
-// flags, width and precision, by position or by name.
+// percent is t % v: printf-style formatting with %s %r %d %i %u %x %X %o %f %F
+// %e %g and %%, flags, width and precision, by position or by name.
 func (r *run) percent(t Text, v Value) (Value, error) {
 	f := &formatter{r: r, b: r.builder(), t: t, values: []Value{v}}
 	if l, ok := v.(*List); ok && l.tuple {
@@ -212,32 +212,34 @@ func formatNumber(i int64, f float64, s spec, letter byte) string {
 // formatMethod is str.format with {}, {0} and {name}, without format specs.
 func formatMethod(r *run, t Text, a args) (Value, error) {
 	b := r.builder()
-	next := 0
+	next, at := 0, 0
 	for b.err == nil {
-		i := strings.IndexAny(t.s, "{}")
+		i := strings.IndexAny(t.s[at:], "{}")
 		if i < 0 {
 			break
 		}
-		b.text(t.Slice(0, i))
-		if strings.HasPrefix(t.s[i:], "{{") || strings.HasPrefix(t.s[i:], "}}") {
-			b.text(t.Slice(i, i+1))
-			t = t.Slice(i+2, len(t.s))
+		b.text(t.Slice(at, at+i))
+		at += i
+		rest := t.s[at:]
+		if strings.HasPrefix(rest, "{{") || strings.HasPrefix(rest, "}}") {
+			b.text(t.Slice(at, at+1))
+			at += 2
 			continue
 		}
-		end := strings.IndexByte(t.s[i:], '}')
-		if t.s[i] == '}' || end < 0 {
-			return nil, r.errorf("a single '%c' in a format string", t.s[i])
+		end := strings.IndexByte(rest, '}')
+		if rest[0] == '}' || end < 0 {
+			return nil, r.errorf("a single '%c' in a format string", rest[0])
 		}
-		v, err := field(r, a, t.s[i+1:i+end], &next)
+		v, err := field(r, a, rest[1:end], &next)
 		if err != nil {
 			return nil, err
 		}
 		if err := r.write(b, v); err != nil {
 			return nil, err
 		}
-		t = t.Slice(i+end+1, len(t.s))
+		at += end + 1
 	}
-	b.text(t)
+	b.text(t.Slice(at, len(t.s)))
 	return b.value()
 }
 

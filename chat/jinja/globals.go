@@ -146,6 +146,6 @@ func globalStrftimeNow(r *run, a args) (Value, error) {
 		return nil, err
 	}
 	b := r.builder()
-	b.plain(strftime(r.lim.Now(), format.s))
+	strftime(b, r.lim.Now(), format.s)
 	return b.value()
 }

@@ -33,7 +33,7 @@ func load(t testing.TB, name string) (golden, *jinja.Dict) {
 	require.NoError(t, err)
 	var g golden
 	require.NoError(t, json.Unmarshal(raw, &g))
-	v, err := jinja.DecodeJSON(g.Data, jinja.FromClient)
+	v, err := jinja.NewDecoder(1000).Decode(g.Data, jinja.FromClient)
 	require.NoError(t, err)
 	return g, v.(*jinja.Dict)
 }

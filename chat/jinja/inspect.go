@@ -6,30 +6,34 @@ package jinja
 // sliced or not, where x is messages, a name assigned from it, or the variable of
 // a loop over one of those.
 func (t *Template) LoopsOverContent() bool {
-	var all []stmt
-	walk(t.body, func(s stmt) { all = append(all, s) })
-	names := map[string]bool{"messages": true}
-	for grown := true; grown; {
-		grown = false
-		for _, s := range all {
-			var from expr
-			var to target
-			switch s := s.(type) {
-			case *setStmt:
-				from, to = s.value, s.target
-			case *forStmt:
-				from, to = s.iter, s.target
-			default:
-				continue
-			}
-			if to.items == nil && to.attr == "" && !names[to.name] && names[rootName(from)] {
-				names[to.name], grown = true, true
-			}
+	derived := map[string][]string{} // names that get a part of the key's value
+	content := map[string]bool{}     // names whose content is looped over
+	walk(t.body, func(s stmt) {
+		var from expr
+		var to target
+		switch s := s.(type) {
+		case *setStmt:
+			from, to = s.value, s.target
+		case *forStmt:
+			from, to = s.iter, s.target
+			content[contentOf(from)] = true
+		default:
+			return
 		}
-	}
-	for _, s := range all {
-		if loop, ok := s.(*forStmt); ok && names[contentOf(loop.iter)] {
+		if name := rootName(from); name != "" && to.items == nil && to.attr == "" {
+			derived[name] = append(derived[name], to.name)
+		}
+	})
+	seen := map[string]bool{"messages": true}
+	for queue := []string{"messages"}; len(queue) > 0; queue = queue[1:] {
+		if content[queue[0]] {
 			return true
+		}
+		for _, name := range derived[queue[0]] {
+			if !seen[name] {
+				seen[name] = true
+				queue = append(queue, name)
+			}
 		}
 	}
 	return false

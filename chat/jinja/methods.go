@@ -145,6 +145,10 @@ func (r *run) strip(t Text, chars Value, left, right bool) (Value, error) {
 		if !ok {
 			return nil, r.errorf("strip arg must be None or str, not %s", typeName(chars))
 		}
+		// What looking characters up in a long set costs, as if it were memory.
+		if err := r.charge(len(t.s) * (len(set.s) / 64)); err != nil {
+			return nil, err
+		}
 		cut = func(c rune) bool { return strings.ContainsRune(set.s, c) }
 	}
 	from, to := 0, len(t.s)
@@ -181,21 +185,21 @@ func affix(r *run, t Text, a args, has func(s, x string) bool) (Value, error) {
 
 // replace replaces the first n occurrences of old, all if n < 0.
 func (r *run) replace(t, old, new Text, n int) (Value, error) {
-	b := r.builder()
 	if old.s == "" {
 		return r.interleave(t, new, n)
 	}
-	for n != 0 && b.err == nil {
-		i := strings.Index(t.s, old.s)
+	b := r.builder()
+	at := 0
+	for ; n != 0 && b.err == nil; n-- {
+		i := strings.Index(t.s[at:], old.s)
 		if i < 0 {
 			break
 		}
-		b.text(t.Slice(0, i))
+		b.text(t.Slice(at, at+i))
 		b.text(new)
-		t = t.Slice(i+len(old.s), len(t.s))
-		n--
+		at += i + len(old.s)
 	}
-	b.text(t)
+	b.text(t.Slice(at, len(t.s)))
 	return b.value()
 }
 

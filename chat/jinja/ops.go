@@ -65,6 +65,7 @@ func (r *run) binary(op string, a, b Value) (Value, error) {
 	case Text:
 		if y, ok := b.(Text); ok && op == "+" {
 			out := r.builder()
+			out.s.Grow(len(x.s) + len(y.s))
 			out.text(x)
 			out.text(y)
 			return out.value()

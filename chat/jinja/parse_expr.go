@@ -3,6 +3,7 @@ package jinja
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The grammar of jinja2/parser.py, loosest binding first:
@@ -225,12 +226,11 @@ func (p *parser) primary() (expr, error) {
 	case tokName:
 		return p.nameOrConstant(t.text), nil
 	case tokString:
-		text := t.text
-		for p.cur().kind == tokString {
-			text += p.cur().text
-			p.at++
+		var text strings.Builder
+		for text.WriteString(t.text); p.cur().kind == tokString; p.at++ {
+			text.WriteString(p.cur().text)
 		}
-		return &litExpr{Plain(text)}, nil
+		return &litExpr{Plain(text.String())}, nil
 	case tokInt:
 		if n, err := strconv.ParseInt(t.text, 0, 64); err == nil {
 			return &litExpr{n}, nil

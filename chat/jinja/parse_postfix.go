@@ -1,6 +1,9 @@
 package jinja
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // postfix reads attributes, items and calls.
 func (p *parser) postfix(e expr) (expr, error) {
@@ -139,13 +142,16 @@ func (p *parser) filtersAndTests(e expr) (expr, error) {
 
 // dotted reads a name with dots.
 func (p *parser) dotted() (string, error) {
-	name, err := p.expectName()
-	for err == nil && p.skip(tokOp, ".") {
-		var part string
-		part, err = p.expectName()
-		name += "." + part
+	var parts []string
+	for {
+		part, err := p.expectName()
+		if err != nil {
+			return "", err
+		}
+		if parts = append(parts, part); !p.skip(tokOp, ".") {
+			return strings.Join(parts, "."), nil
+		}
 	}
-	return name, err
 }
 
 func (p *parser) filter(e expr) (*filterExpr, error) {

@@ -39,6 +39,7 @@ func (e *Error) Error() string {
 // run is the state of one rendering.
 type run struct {
 	lim      Limits
+	vars     *Dict // the caller's variables
 	deadline time.Time
 	steps    int
 	bytes    int
@@ -109,16 +110,20 @@ func (r *run) leave() { r.depth-- }
 
 // scope holds the variables of a block and leads to those around it.
 type scope struct {
-	names  []string
-	vals   []Value
+	vars   []variable
 	parent *scope
+}
+
+type variable struct {
+	name string
+	v    Value
 }
 
 func (s *scope) lookup(name string) (Value, bool) {
 	for ; s != nil; s = s.parent {
-		for i, n := range s.names {
-			if n == name {
-				return s.vals[i], true
+		for i := range s.vars {
+			if s.vars[i].name == name {
+				return s.vars[i].v, true
 			}
 		}
 	}
@@ -126,13 +131,16 @@ func (s *scope) lookup(name string) (Value, bool) {
 }
 
 func (s *scope) set(name string, v Value) {
-	for i, n := range s.names {
-		if n == name {
-			s.vals[i] = v
+	for i := range s.vars {
+		if s.vars[i].name == name {
+			s.vars[i].v = v
 			return
 		}
 	}
-	s.names, s.vals = append(s.names, name), append(s.vals, v)
+	if s.vars == nil {
+		s.vars = make([]variable, 0, 4) // a loop's scope: loop, the item, what the body sets
+	}
+	s.vars = append(s.vars, variable{name, v})
 }
 
 // Template is a parsed template. It is never changed, so any number of
@@ -141,16 +149,6 @@ type Template struct{ body []stmt }
 
 // Render runs the template with the given variables. A failure is an *Error.
 func (t *Template) Render(vars *Dict, lim Limits) (Text, error) {
-	r := &run{lim: lim, deadline: time.Now().Add(lim.Timeout)}
-	top := &scope{parent: &scope{}}
-	for i, k := range vars.keys {
-		if name, ok := k.(Text); ok {
-			top.parent.set(name.s, vars.vals[i])
-		}
-	}
-	out := r.builder()
-	if err := r.exec(t.body, top, out); err != nil {
-		return Text{}, err
-	}
-	return out.done()
+	r := &run{lim: lim, vars: vars, deadline: time.Now().Add(lim.Timeout)}
+	return r.capture(t.body, &scope{})
 }

@@ -1,6 +1,9 @@
 package jinja
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // splitter collects the pieces of a text.
 type splitter struct {
@@ -49,40 +52,35 @@ func splitMethod(r *run, t Text, a args) (Value, error) {
 	if sep == "" {
 		return splitBlanks(s, t, limit)
 	}
-	for limit != 0 && s.err == nil {
-		i := strings.Index(t.s, sep)
+	at := 0
+	for ; limit != 0 && s.err == nil; limit-- {
+		i := strings.Index(t.s[at:], sep)
 		if i < 0 {
 			break
 		}
-		s.add(t.Slice(0, i))
-		t = t.Slice(i+len(sep), len(t.s))
-		limit--
+		s.add(t.Slice(at, at+i))
+		at += i + len(sep)
 	}
-	s.add(t)
+	s.add(t.Slice(at, len(t.s)))
 	return s.value()
 }
 
 // splitBlanks splits at runs of blanks; there are no empty pieces.
 func splitBlanks(s *splitter, t Text, limit int) (Value, error) {
-	for s.err == nil {
-		from := strings.IndexFunc(t.s, func(c rune) bool { return !isSpace(c) })
-		if from < 0 {
+	end := len(strings.TrimRightFunc(t.s, isSpace))
+	for at := 0; s.err == nil; limit-- {
+		rest := strings.TrimLeftFunc(t.s[at:end], isSpace)
+		if rest == "" {
 			break
 		}
-		t = t.Slice(from, len(t.s))
-		to := strings.IndexFunc(t.s, isSpace)
-		if to < 0 || limit == 0 {
-			if limit == 0 {
-				to = len(strings.TrimRightFunc(t.s, isSpace))
-			} else {
-				to = len(t.s)
-			}
-			s.add(t.Slice(0, to))
+		at = end - len(rest)
+		n := strings.IndexFunc(rest, isSpace)
+		if n < 0 || limit == 0 {
+			s.add(t.Slice(at, end))
 			break
 		}
-		s.add(t.Slice(0, to))
-		t = t.Slice(to, len(t.s))
-		limit--
+		s.add(t.Slice(at, at+n))
+		at += n
 	}
 	return s.value()
 }
@@ -131,25 +129,21 @@ func splitlinesMethod(r *run, t Text, a args) (Value, error) {
 		return nil, err
 	}
 	s := &splitter{r: r}
-	for t.s != "" && s.err == nil {
+	for at := 0; at < len(t.s) && s.err == nil; {
 		end, next := len(t.s), len(t.s)
-		if i := strings.IndexAny(t.s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"); i >= 0 {
-			end = i
-			switch {
-			case strings.HasPrefix(t.s[i:], "\r\n"):
-				next = i + 2
-			case t.s[i] < 0x80:
-				next = i + 1
-			default:
-				next = i + len([]byte(string([]rune(t.s[i:min(i+4, len(t.s))])[0])))
+		if i := strings.IndexAny(t.s[at:], "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"); i >= 0 {
+			end = at + i
+			_, n := utf8.DecodeRuneInString(t.s[end:])
+			if strings.HasPrefix(t.s[end:], "\r\n") {
+				n = 2
 			}
+			next = end + n
 		}
-		line := t.Slice(0, end)
 		if r.boolOr(p[0], false) {
-			line = t.Slice(0, next)
+			end = next
 		}
-		s.add(line)
-		t = t.Slice(next, len(t.s))
+		s.add(t.Slice(at, end))
+		at = next
 	}
 	return s.value()
 }

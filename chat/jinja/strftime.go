@@ -16,12 +16,11 @@ var strftimeCodes = map[byte]string{
 	'Z': "", 'z': "",
 }
 
-// strftime formats t. Codes it does not know stay as they are.
-func strftime(t time.Time, format string) string {
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
+// strftime writes t. Codes it does not know stay as they are.
+func strftime(b *builder, t time.Time, format string) {
+	for i := 0; i < len(format) && b.err == nil; i++ {
 		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
+			b.plain(format[i : i+1])
 			continue
 		}
 		i++
@@ -35,9 +34,8 @@ func strftime(t time.Time, format string) string {
 				part = "0"
 			}
 		}
-		b.WriteString(part)
+		b.plain(part)
 	}
-	return b.String()
 }
 
 func strftimeCode(t time.Time, code byte) string {

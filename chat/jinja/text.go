@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"sort"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -60,7 +61,7 @@ func (t Text) Slice(i, j int) Text {
 // as it is; the error is reported by done.
 type builder struct {
 	r     *run
-	b     []byte
+	s     strings.Builder
 	marks []infer.Span
 	err   error
 }
@@ -69,7 +70,7 @@ func (r *run) builder() *builder { return &builder{r: r} }
 
 // room charges n more bytes and reports whether they may be written.
 func (b *builder) room(n int) bool {
-	if b.err == nil && len(b.b)+n > b.r.lim.MaxOutput {
+	if b.err == nil && b.s.Len()+n > b.r.lim.MaxOutput {
 		b.err = b.r.errorf("the text grows past the limit of %d bytes", b.r.lim.MaxOutput)
 	}
 	if b.err == nil {
@@ -81,7 +82,7 @@ func (b *builder) room(n int) bool {
 // plain appends text of the template.
 func (b *builder) plain(s string) {
 	if b.room(len(s)) {
-		b.b = append(b.b, s...)
+		b.s.WriteString(s)
 	}
 }
 
@@ -96,7 +97,20 @@ func (b *builder) as(s string, t Text, i int) {
 		b.plain(s)
 		return
 	}
-	b.text(Client(s))
+	if b.room(len(s)) {
+		at := b.s.Len()
+		b.s.WriteString(s)
+		b.mark(infer.Span{Start: at, End: at + len(s)})
+	}
+}
+
+// mark adds a range of client bytes that does not start before the last one ends.
+func (b *builder) mark(m infer.Span) {
+	if n := len(b.marks); n > 0 && b.marks[n-1].End == m.Start {
+		b.marks[n-1].End = m.End
+		return
+	}
+	b.marks = append(b.marks, m)
 }
 
 // text appends t with its marks.
@@ -108,16 +122,10 @@ func (b *builder) text(t Text) {
 	if b.err = b.r.charge(size * len(t.marks)); b.err != nil {
 		return
 	}
-	at := len(b.b)
-	b.b = append(b.b, t.s...)
+	at := b.s.Len()
+	b.s.WriteString(t.s)
 	for _, m := range t.marks {
-		m.Start += at
-		m.End += at
-		if n := len(b.marks); n > 0 && b.marks[n-1].End == m.Start {
-			b.marks[n-1].End = m.End
-			continue
-		}
-		b.marks = append(b.marks, m)
+		b.mark(infer.Span{Start: at + m.Start, End: at + m.End})
 	}
 }
 
@@ -126,7 +134,7 @@ func (b *builder) done() (Text, error) {
 	if b.err != nil {
 		return Text{}, b.err
 	}
-	return Text{s: string(b.b), marks: b.marks}, nil
+	return Text{s: b.s.String(), marks: b.marks}, nil
 }
 
 // value is done for callers that return a Value.

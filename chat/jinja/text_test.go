@@ -1,7 +1,10 @@
 package jinja_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,7 +81,7 @@ func TestTextSlice(t *testing.T) {
 }
 
 func TestDecodeJSON(t *testing.T) {
-	v, err := jinja.DecodeJSON([]byte(`{"z": 1, "a": [1.0, "x", null, true], "z": 2, "n": 123456789012345678901234567890}`), jinja.FromClient)
+	v, err := jinja.NewDecoder(9).Decode([]byte(`{"z": 1, "a": [1.0, "x", null, true], "z": 2, "n": 123456789012345678901234567890}`), jinja.FromClient)
 	require.NoError(t, err)
 	d := v.(*jinja.Dict)
 	var keys []string
@@ -90,9 +93,62 @@ func TestDecodeJSON(t *testing.T) {
 	require.Equal(t, jinja.Number("123456789012345678901234567890"), n)
 
 	for _, bad := range []string{"", "{", "[1,", "{\"a\":}", "1 2", "nul", strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat("9", 5000)} {
-		_, err := jinja.DecodeJSON([]byte(bad), jinja.FromClient)
+		_, err := jinja.NewDecoder(1000).Decode([]byte(bad), jinja.FromClient)
 		require.Error(t, err, bad)
 	}
+	decoder := jinja.NewDecoder(4)
+	for range 2 {
+		_, err = decoder.Decode([]byte(`{"a":null}`), jinja.FromClient)
+		require.NoError(t, err)
+	}
+	_, err = decoder.Decode([]byte("1"), jinja.FromClient)
+	require.ErrorContains(t, err, "more than 4 values")
+}
+
+// FuzzDecode compares with encoding/json.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		`{"a":[1,-2.5e3,"x\ny\u00e9\ud83d\ude00",{}],"b":{"c":[[],null,true,false]},"a":0}`, ` [ "\ud800" , "a\\\"" ,{ "k" : 1 } ] `, "\"\xff\"", "1e400", "-0",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want any
+		ok := json.Unmarshal(data, &want) == nil
+		got, err := jinja.NewDecoder(100).Decode(data, jinja.FromClient)
+		if err != nil {
+			return
+		}
+		if !ok { // of the numbers, encoding/json refuses those that are out of range
+			require.True(t, json.Valid(data))
+			return
+		}
+		require.Equal(t, want, plain(got))
+	})
+}
+
+// plain turns a decoded value into what encoding/json makes of the same text.
+func plain(v jinja.Value) any {
+	switch v := v.(type) {
+	case jinja.Text:
+		return v.String()
+	case int64:
+		return float64(v)
+	case jinja.Number:
+		f, _ := strconv.ParseFloat(string(v), 64)
+		return f
+	case *jinja.List:
+		out := []any{}
+		for _, item := range v.Items {
+			out = append(out, plain(item))
+		}
+		return out
+	case *jinja.Dict:
+		out := map[string]any{}
+		v.Each(func(name string, item jinja.Value) { out[name] = plain(item) })
+		return out
+	}
+	return v
 }
 
 // TestDict compares with a plain map and a list of keys.
@@ -129,11 +185,16 @@ func TestDict(t *testing.T) {
 }
 
 func TestLoopsOverContent(t *testing.T) {
+	var chain strings.Builder
+	for i := 50_000; i > 0; i-- {
+		fmt.Fprintf(&chain, "{%%set a%d=a%d%%}", i, i-1)
+	}
 	for source, want := range map[string]bool{
 		"{% for m in messages %}{{ m.content }}{% endfor %}":                                                                            false,
 		"{% for m in messages %}{% for c in m.content %}{% endfor %}{% endfor %}":                                                       true,
 		"{% for m in messages %}{% for c in m['content'] | list %}{% endfor %}{% endfor %}":                                             true,
 		"{% set l = messages[1:] %}{% for m in l %}{% if m %}{% for c in m.content %}{% endfor %}{% endif %}{% endfor %}":               true,
+		"{% set a0 = messages %}" + chain.String() + "{% for c in a50000.content %}{% endfor %}":                                        true,
 		"{% set m = messages[0] %}{% for c in m.content %}{% endfor %}":                                                                 true,
 		"{% macro f(m) %}{% for c in m.content %}{% endfor %}{% endmacro %}":                                                            false,
 		"{% for m in other %}{% for c in m.content %}{% endfor %}{% endfor %}":                                                          false,

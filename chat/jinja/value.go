@@ -111,6 +111,9 @@ func (d *Dict) set(key, v Value) bool {
 		d.vals[i] = v
 		return true
 	}
+	if d.keys == nil {
+		d.keys, d.vals = make([]Value, 0, 4), make([]Value, 0, 4) // a message, a tool, a function
+	}
 	d.keys, d.vals = append(d.keys, key), append(d.vals, v)
 	switch {
 	case d.index != nil:
@@ -207,6 +210,8 @@ func typeName(v Value) string {
 		return "Namespace"
 	case *loop:
 		return "LoopContext"
+	case unset:
+		return "nothing"
 	}
 	return "function"
 }
