@@ -16,22 +16,28 @@ type Env struct {
 	LogStatsInterval time.Duration // VLLM_LOG_STATS_INTERVAL
 	KeepAlive        time.Duration // VLLM_HTTP_TIMEOUT_KEEP_ALIVE
 	MaxNumSequences  int           // VLLM_MAX_N_SEQUENCES: largest n
+	MaxStopStrings   int           // VLLM_MAX_STOP_STRINGS: most strings in stop
+
+	warnings []string // about values that were not used
 }
 
 const (
 	maxEnvSeconds   = 24 * 60 * 60
 	maxNumSequences = 1 << 20
+	maxStopStrings  = 1 << 10 // each is looked for in every piece of text
 )
 
 var logLevels = []string{"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 
 func readEnv(getenv func(string) string) (Env, error) {
 	e := Env{APIKey: getenv("VLLM_API_KEY")}
+	e.readLogStatsInterval(getenv("VLLM_LOG_STATS_INTERVAL"))
 	var err error
-	if e.LogStatsInterval, err = envSeconds("VLLM_LOG_STATS_INTERVAL", getenv); err != nil {
-		return e, err
+	level := strings.ToUpper(getenv("VLLM_LOGGING_LEVEL"))
+	if level == "WARN" { // Python's other name for it
+		level = "WARNING"
 	}
-	if e.LogLevel, err = oneOf("VLLM_LOGGING_LEVEL", strings.ToUpper(getenv("VLLM_LOGGING_LEVEL")), logLevels); err != nil {
+	if e.LogLevel, err = oneOf("VLLM_LOGGING_LEVEL", level, logLevels); err != nil {
 		return e, err
 	}
 	seconds, err := envInt("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", getenv, maxEnvSeconds)
@@ -39,21 +45,26 @@ func readEnv(getenv func(string) string) (Env, error) {
 		return e, err
 	}
 	e.KeepAlive = time.Duration(seconds) * time.Second
-	e.MaxNumSequences, err = envInt("VLLM_MAX_N_SEQUENCES", getenv, maxNumSequences)
+	if e.MaxNumSequences, err = envInt("VLLM_MAX_N_SEQUENCES", getenv, maxNumSequences); err != nil {
+		return e, err
+	}
+	e.MaxStopStrings, err = envInt("VLLM_MAX_STOP_STRINGS", getenv, maxStopStrings)
 	return e, err
 }
 
-// envSeconds reads a positive number of seconds; 0 = not set.
-func envSeconds(name string, getenv func(string) string) (time.Duration, error) {
-	s := getenv(name)
+// readLogStatsInterval reads a positive number of seconds. As in vLLM, what is
+// none leaves the default.
+func (e *Env) readLogStatsInterval(s string) {
 	if s == "" {
-		return 0, nil
+		return
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v > 0 && v <= maxEnvSeconds) {
-		return 0, fmt.Errorf("%s must be a number of seconds above 0 and at most %d, got %q", name, maxEnvSeconds, s)
+		e.warnings = append(e.warnings, fmt.Sprintf(
+			"VLLM_LOG_STATS_INTERVAL is no number of seconds above 0 and at most %d: %q; statistics are logged every 10 s", maxEnvSeconds, s))
+		return
 	}
-	return time.Duration(v * float64(time.Second)), nil
+	e.LogStatsInterval = time.Duration(v * float64(time.Second))
 }
 
 // envInt reads a positive integer up to limit; 0 = not set.

@@ -14,7 +14,7 @@ import (
 const maxConfigBytes = 1 << 20
 
 // readFile turns a YAML file into settings: one mapping whose keys are flags'
-// names. true and false switch, lists give several values, mappings become JSON.
+// names. true and false switch (no-name too), lists give several values, mappings become JSON.
 func readFile(path string, kinds map[string]flagKind) ([]setting, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,6 +52,10 @@ func parseFile(text []byte, kinds map[string]flagKind) ([]setting, error) {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := strings.ReplaceAll(key.Value, "_", "-")
 		kind, ok := kinds[name]
+		on, negated := strings.CutPrefix(name, "no-")
+		if negated = negated && !ok && kinds[on].twoWay; negated {
+			name, kind, ok = on, kinds[on], true
+		}
 		if !ok || name == "config" {
 			return nil, fmt.Errorf("line %d: unknown key %q", key.Line, key.Value)
 		}
@@ -59,6 +63,7 @@ func parseFile(text []byte, kinds map[string]flagKind) ([]setting, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %s: %w", value.Line, key.Value, err)
 		}
+		s.off = s.off != negated
 		if given {
 			settings = append(settings, s)
 		}

@@ -20,6 +20,7 @@ type foreign struct {
 	name   string
 	arity  arity
 	accept []string // values that ask for what happens anyway: no word about them
+	enum   []string // all values that vLLM knows, if those are a fixed set
 	refuse bool     // other values are an error; else they are ignored with a warning
 	note   string   // why
 }
@@ -34,6 +35,17 @@ const (
 	noteNoTLS     = "put a TLS proxy in front"
 	noteLater     = "this version does not have it"
 	noteText      = "only text models are served"
+)
+
+// The values that vLLM knows of flags that have a fixed set.
+var (
+	logprobsModes = []string{"raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits"}
+	runners       = []string{"auto", "generate", "pooling", "draft"}
+	conversions   = []string{"auto", "none", "embed", "classify", "reward"}
+	loadFormats   = []string{
+		"auto", "pt", "safetensors", "npcache", "dummy", "tensorizer", "runai_streamer", "runai_streamer_sharded",
+		"bitsandbytes", "sharded_state", "gguf", "mistral", "fastsafetensors",
+	}
 )
 
 // foreignFlags is the table of such flags; every other name is unknown.
@@ -74,8 +86,8 @@ var foreignFlags = []foreign{
 	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is the server's version"},
 
 	{name: "quantization", arity: takesValue, accept: []string{"none", "None"}, refuse: true, note: noteLater},
-	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, refuse: true, note: "raw_logprobs is what there is"},
-	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors"}, refuse: true, note: "only safetensors files are read"},
+	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, enum: logprobsModes, refuse: true, note: "raw_logprobs is what there is"},
+	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors"}, enum: loadFormats, refuse: true, note: "only safetensors files are read"},
 	{name: "download-dir", arity: takesValue, note: noteNoHub},
 	{name: "revision", arity: takesValue, note: noteNoHub},
 	{name: "tokenizer-revision", arity: takesValue, note: noteNoHub},
@@ -83,18 +95,18 @@ var foreignFlags = []foreign{
 	{name: "hf-token", arity: takesValue, note: noteNoHub},
 	{name: "hf-config-path", arity: takesValue, note: noteNoHub},
 	{name: "trust-remote-code", note: notePython},
-	{name: "hf-overrides", arity: takesValue, accept: []string{"{}"}, refuse: true, note: "edit the folder's config.json instead"},
+	{name: "hf-overrides", arity: takesValue, accept: []string{"{}"}, note: "edit the folder's config.json instead"},
 	{name: "config-format", arity: takesValue, accept: []string{"auto", "hf"}, note: "config.json is read"},
 	{name: "tokenizer-mode", arity: takesValue, accept: []string{"auto", "hf"}, note: "tokenizer.json is read"},
 	{name: "model-impl", arity: takesValue, accept: []string{"auto"}, note: "there is one implementation"},
-	{name: "skip-tokenizer-init", refuse: true, note: "the server needs the tokenizer"},
+	{name: "skip-tokenizer-init", note: "the server needs the tokenizer"},
 	{name: "enforce-eager", note: "nothing is captured or compiled"},
-	{name: "runner", arity: takesValue, accept: []string{"auto", "generate"}, refuse: true, note: "only generation is served"},
+	{name: "runner", arity: takesValue, accept: []string{"auto", "generate"}, enum: runners, refuse: true, note: "only generation is served"},
 	{name: "task", arity: takesValue, accept: []string{"auto", "generate"}, refuse: true, note: "only generation is served"},
-	{name: "convert", arity: takesValue, accept: []string{"auto", "none"}, refuse: true, note: "only generation is served"},
-	{name: "enable-prompt-embeds", refuse: true, note: noteLater},
+	{name: "convert", arity: takesValue, accept: []string{"auto", "none"}, enum: conversions, refuse: true, note: "only generation is served"},
+	{name: "enable-prompt-embeds", note: noteLater},
 	{name: "disable-sliding-window", note: "attention is over the whole context"},
-	{name: "enable-sleep-mode", refuse: true, note: noteLater},
+	{name: "enable-sleep-mode", note: noteLater},
 
 	{name: "gpu-memory-utilization", arity: takesValue, accept: []string{"0.92"}, note: "the KV cache is in main memory; size it with --kv-cache-memory-bytes"},
 	{name: "cpu-offload-gb", arity: takesValue, accept: []string{"0"}, note: "weights are in main memory already"},
@@ -123,8 +135,8 @@ var foreignFlags = []foreign{
 	{name: "distributed-executor-backend", arity: takesValue, note: noteOneDevice},
 	{name: "enable-expert-parallel", note: noteOneDevice},
 	{name: "all2all-backend", arity: takesValue, note: noteOneDevice},
-	{name: "headless", refuse: true, note: noteOneDevice},
-	{name: "grpc", refuse: true, note: "the API is HTTP"},
+	{name: "headless", note: "this process is the API server too"},
+	{name: "grpc", note: "the API is HTTP"},
 	{name: "compilation-config", arity: takesValue, note: noteNoKernel},
 	{name: "attention-backend", arity: takesValue, note: noteNoKernel},
 	{name: "kernel-config", arity: takesValue, note: noteNoKernel},
@@ -151,9 +163,14 @@ func findForeign(name string) (foreign, bool) {
 	return foreignFlags[i], true
 }
 
-// judge says what setting f comes to: nothing, a warning, or an error that the
-// start-up checks report.
+// judge says what setting f comes to: nothing, a warning, or an error. A
+// *UsageError is reported at once, any other by the start-up checks.
 func (f foreign) judge(s setting) (warning string, err error) {
+	for _, v := range s.values {
+		if f.enum != nil && !slices.Contains(f.enum, v) {
+			return "", usagef("--%s must be one of %s, got %q", f.name, strings.Join(f.enum, ","), v)
+		}
+	}
 	if s.off || f.arity != takesNothing && f.accepts(s.values) {
 		return "", nil
 	}

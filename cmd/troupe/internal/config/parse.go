@@ -67,6 +67,7 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 		if cli.Serve.Env, err = readEnv(o.Getenv); err != nil {
 			return nil, "", asUsage(err)
 		}
+		cli.Serve.Warnings = append(cli.Serve.Warnings, cli.Serve.Env.warnings...)
 	}
 	return cli, Command(strings.Join(path, " ")), nil
 }
@@ -126,6 +127,9 @@ func (cli *CLI) apply(parser *kong.Kong, path []string, lex *lexer) (refused, er
 			}
 		}
 	}
+	if len(lex.words) > 0 { // MODEL, which is --model by another form
+		file = slices.DeleteFunc(file, func(s setting) bool { return s.name == "model" })
+	}
 	settings = merge(file, settings)
 	if settings, err = joinMembers(settings); err != nil {
 		return nil, err
@@ -139,6 +143,10 @@ func (cli *CLI) apply(parser *kong.Kong, path []string, lex *lexer) (refused, er
 			continue
 		}
 		warning, err := f.judge(s)
+		var usage *UsageError
+		if errors.As(err, &usage) {
+			return nil, usage
+		}
 		refused = errors.Join(refused, err)
 		if warning != "" && !slices.Contains(warnings, warning) {
 			warnings = append(warnings, warning)

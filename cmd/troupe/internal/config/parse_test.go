@@ -182,6 +182,10 @@ func TestUsageErrors(t *testing.T) {
 		{"bench", "expected"},
 		{"", "expected one of"},
 		{"bench serve --tensor-parallel-size 1", "unknown flag"},
+		{"serve --logprobs-mode raw", "--logprobs-mode must be one of raw_logprobs,"},
+		{"serve --runner fast", "--runner must be one of auto,"},
+		{"serve --load-format zip", "--load-format must be one of auto,"},
+		{"serve --convert all", "--convert must be one of auto,"},
 		{"bench serve --endpoint ftp", "--endpoint must be one of"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
@@ -213,6 +217,13 @@ func TestForeignFlags(t *testing.T) {
 		{"--ssl-certfile c.pem --ssl-keyfile k.pem", "", "--ssl-certfile c.pem is not supported"},
 		{"--logprobs-mode raw_logprobs", "", ""},
 		{"--logprobs-mode raw_logits", "", "--logprobs-mode raw_logits is not supported"},
+		{"--headless", "--headless is accepted and ignored", ""},
+		{"--grpc", "--grpc is accepted and ignored", ""},
+		{"--skip-tokenizer-init", "--skip-tokenizer-init is accepted and ignored", ""},
+		{`--hf-overrides {"a":1}`, "--hf-overrides is accepted and ignored", ""},
+		{"--enable-prompt-embeds", "--enable-prompt-embeds is accepted and ignored", ""},
+		{"--enable-sleep-mode", "--enable-sleep-mode is accepted and ignored", ""},
+		{"--runner pooling", "", "--runner pooling is not supported"},
 		{"--enable-lora", "", "--enable-lora is not supported"},
 		{"--no-enable-lora", "", ""},
 		{"--reasoning-parser deepseek_r1", "", "--reasoning-parser deepseek_r1 is not supported"},
@@ -272,7 +283,15 @@ swap-space: 4
 	require.Equal(t, []string{"x"}, s.HTTP.ServedModelName)
 	require.True(t, s.Scheduler.EnablePrefixCaching)
 	require.Equal(t, "line", s.ModelPath())
-	require.Equal(t, "word", parseServe(t, "word", "--config", path).ModelPath())
+	s = parseServe(t, "word", "--config", path)
+	require.Equal(t, "word", s.ModelPath())
+	require.NoError(t, s.Check())
+	require.Error(t, parseServe(t, "word", "--config", path, "--model", "other").Check())
+
+	s = parseServe(t, "--config", writeConfig(t, "no-enable-prefix-caching: true\nno_disable_log_stats: false\nno-enforce-eager: true"))
+	require.False(t, s.Scheduler.EnablePrefixCaching)
+	require.True(t, s.Metrics.DisableLogStats)
+	require.Empty(t, s.Warnings)
 }
 
 func TestConfigFileErrors(t *testing.T) {
@@ -281,6 +300,8 @@ func TestConfigFileErrors(t *testing.T) {
 		{"port: 1\nconfig: x", `line 2: unknown key "config"`},
 		{"- port", "expected flags as keys"},
 		{"port: [", "yaml"},
+		{"no-disable-log-stats: maybe", "expected true or false"},
+		{"no-port: 1", `unknown key "no-port"`},
 		{"disable-log-stats: maybe", "expected true or false"},
 		{"port: many", "--port"},
 		{"port: 1\nport: 2", ""},
@@ -303,6 +324,7 @@ func TestEnvironment(t *testing.T) {
 	env := map[string]string{
 		"VLLM_API_KEY": "k", "VLLM_LOG_STATS_INTERVAL": "2.5", "VLLM_LOGGING_LEVEL": "debug",
 		"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "7", "VLLM_MAX_N_SEQUENCES": "99",
+		"VLLM_MAX_STOP_STRINGS": "8",
 	}
 	getenv := func(name string) string { return env[name] }
 	cli, _, err := config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
@@ -312,15 +334,22 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, "DEBUG", cli.Serve.Env.LogLevel)
 	require.Equal(t, 7.0, cli.Serve.Env.KeepAlive.Seconds())
 	require.Equal(t, 99, cli.Serve.Env.MaxNumSequences)
+	require.Equal(t, 8, cli.Serve.Env.MaxStopStrings)
+	require.Empty(t, cli.Serve.Warnings)
 
 	for _, interval := range []string{"0", "-1", "ten", "NaN", "Inf", "1e300"} {
 		env["VLLM_LOG_STATS_INTERVAL"] = interval
-		_, _, err = config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
-		require.ErrorContains(t, err, "VLLM_LOG_STATS_INTERVAL must be")
-		_, _, err = config.Parse([]string{"version"}, config.Options{Getenv: getenv})
-		require.NoError(t, err, "it concerns serve only")
+		cli, _, err = config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
+		require.NoError(t, err)
+		require.Zero(t, cli.Serve.Env.LogStatsInterval, "the default")
+		require.Len(t, cli.Serve.Warnings, 1)
+		require.Contains(t, cli.Serve.Warnings[0], "VLLM_LOG_STATS_INTERVAL")
 	}
 	delete(env, "VLLM_LOG_STATS_INTERVAL")
+	env["VLLM_LOGGING_LEVEL"] = "warn"
+	cli, _, err = config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
+	require.NoError(t, err)
+	require.Equal(t, "WARNING", cli.Serve.Env.LogLevel)
 	cli, _, err = config.Parse([]string{"serve", "--api-key", "flag"}, config.Options{Getenv: getenv})
 	require.NoError(t, err)
 	require.Equal(t, []string{"flag"}, cli.Serve.APIKeys())
