@@ -133,11 +133,12 @@ func (c *checkpoint) openShard(f *Folder, name string) (*shard, *safetensors.Fil
 	}
 	s := &shard{name: name, m: m}
 	c.shards = append(c.shards, s)
-	file, err := safetensors.Parse(name, m.data)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, file, nil
+	var file *safetensors.File
+	err = reading(name, name, func() (err error) {
+		file, err = safetensors.Parse(name, m.data)
+		return err
+	})
+	return s, file, err
 }
 
 // close unmaps everything.

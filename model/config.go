@@ -39,8 +39,6 @@ type Config struct {
 	RopeScaling                  *RopeScaling // nil = none
 	TieWordEmbeddings            bool         // the output matrix is the embedding table
 	EOSTokenIDs                  []int32      // may be empty
-	DType                        compute.DType
-	HasDType                     bool // DType is given; the checkpoint's tensors decide anyway
 }
 
 // ParseConfig reads config.json. Errors are *infer.Error with CodeInvalid that
@@ -108,7 +106,7 @@ func (c *Config) sizes(f *fields) {
 		c.HeadDim = c.HiddenSize / c.NumHeads
 	}
 	c.HeadDim = f.int("head_dim", intRange{2, maxHeadDim}, c.HeadDim)
-	if f.err == nil && (c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim) {
+	if f.err == nil && (c.HeadDim%2 != 0 || c.HeadDim > maxHeadDim) { // a derived one, too
 		f.fail("head_dim", "is %d; rotary embeddings need an even number up to %d", c.HeadDim, maxHeadDim)
 	}
 }

@@ -116,8 +116,29 @@ func readOnlyBytes(s string) []byte {
 	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
-func readBounded(path string) ([]byte, error) {
+// openRegular opens a file. Anything but a regular one is refused: opening a pipe
+// waits for its writer, perhaps for ever.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, infer.Errorf(infer.CodeInvalid, filepath.Base(path), "%s is not a regular file", path)
+	}
 	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = file.Stat(); err != nil { // of the file that was opened
+		file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	file, _, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}

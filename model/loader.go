@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/troupe-llm/troupe/compute"
@@ -93,26 +94,32 @@ func ignorable(name string, tied bool) bool {
 
 // run loads all items. A file that shrinks meanwhile gives an error.
 func (l *loader) run(items []item) error {
-	// A page that the file no longer has raises SIGBUS; as a panic it can be reported.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	l.report(0)
 	for _, it := range items {
-		if err := l.load(it); err != nil {
+		name := it.parts[0].name
+		if err := reading(name, "the file of tensor "+strconv.Quote(name), func() error { return l.load(it) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *loader) load(it item) (err error) {
+// reading runs f, which reads a mapped file. A page that the file no longer has
+// raises SIGBUS: on this goroutine that becomes an error about what, and param.
+func reading(param, what string, f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
 			if _, fault := v.(interface{ Addr() uintptr }); !fault {
 				panic(v)
 			}
-			err = infer.Errorf(infer.CodeInvalid, it.parts[0].name, "the file of tensor %q became shorter or unreadable while it was being loaded", it.parts[0].name)
+			err = infer.Errorf(infer.CodeInvalid, param, "%s became shorter or unreadable while it was being loaded", what)
 		}
 	}()
+	return f()
+}
+
+func (l *loader) load(it item) (err error) {
 	parts := make([]compute.RawTensor, len(it.parts))
 	l.scratch = l.scratch[:0]
 	var size int64

@@ -2,28 +2,18 @@
 
 package model
 
-import (
-	"io"
-	"os"
-)
+import "io"
 
 // mapping is a file's bytes, read into memory where mmap is not at hand. A file
 // that shrinks later cannot hurt.
 type mapping struct{ data []byte }
 
 func openMapping(path string) (*mapping, error) {
-	file, err := os.Open(path)
+	file, info, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return &mapping{}, nil
-	}
 	data := make([]byte, info.Size()) // the size of a real file, not a claim of its content
 	if _, err := io.ReadFull(file, data); err != nil {
 		return nil, err

@@ -16,17 +16,12 @@ type mapping struct {
 }
 
 func openMapping(path string) (*mapping, error) {
-	file, err := os.Open(path)
+	file, info, err := openRegular(path)
 	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		file.Close()
 		return nil, err
 	}
 	m := &mapping{file: file}
-	if info.Size() == 0 || !info.Mode().IsRegular() { // mmap of nothing fails; the reader says what is wrong
+	if info.Size() == 0 { // mmap of nothing fails; the reader says what is wrong
 		return m, nil
 	}
 	if int64(int(info.Size())) != info.Size() {
