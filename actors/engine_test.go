@@ -31,6 +31,15 @@ func TestOneCompletion(t *testing.T) {
 	require.Nil(t, a.choices[0].prompt, "nobody asked for it")
 }
 
+func TestStreamIntervalOfTheRequest(t *testing.T) {
+	e := newScripted(t, nil)
+	req := testkit.Completion("hello", 12)
+	req.Sampling.IgnoreEOS, req.StreamInterval = true, 100
+	a := generate(t, e, req)
+	require.Len(t, a.choices[0].tokenIDs, 12)
+	require.LessOrEqual(t, a.choices[0].deltas, 2, "the first token and the rest")
+}
+
 func TestMetricsAgreeWithEachOther(t *testing.T) {
 	e := newScripted(t, nil)
 	for range 20 {

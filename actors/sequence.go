@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -48,7 +49,7 @@ type SequenceActor struct {
 func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceActor {
 	return &SequenceActor{
 		env: env, request: j.request, spec: spec, stream: j.stream,
-		transcript: newTranscript(env.tokenizer, spec.params, j.stops, env.streamInterval),
+		transcript: newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
 	}
 }
 

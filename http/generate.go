@@ -2,6 +2,8 @@ package http
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -25,7 +27,11 @@ func (s *Server) generate(p parse) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		exchangeOf(c.Context()).responseID = req.Reply.ID
+		x := exchangeOf(c.Context())
+		x.responseID = req.Reply.ID
+		if len(req.Ignored) > 0 {
+			s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)
+		}
 		return s.run(c.Context(), req)
 	}
 }

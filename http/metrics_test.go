@@ -40,6 +40,14 @@ func numSeries(t *testing.T, s *testServer) int {
 	return strings.Count(s.do(t, "GET", "/metrics", "").body, "\n")
 }
 
+func TestMetricsMediaType(t *testing.T) {
+	s := start(t, http.Options{Gatherer: prometheus.NewRegistry()})
+	for _, accept := range []string{"", "text/plain"} {
+		res := s.do(t, "GET", "/metrics", "", "Accept", accept)
+		require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", res.Header.Get("Content-Type"))
+	}
+}
+
 func TestLabelsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := start(t, http.Options{Gatherer: reg, HTTPMetrics: metrics.NewHTTP(reg)})

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,8 @@ type Options struct {
 	MaxLogprobs     int
 	MaxNumSequences int // largest n, and largest prompts times n; 0 = 16384
 
+	MaxStopStrings int // most strings in stop; 0 = 16
+
 	ResponseRole string // role of generated chat messages; "" = assistant
 
 	// APIKeys guard paths below /v1, /v2, /inference and /cohere; none = open.
@@ -69,6 +72,7 @@ const (
 	defaultIdleTimeout     = 75 * time.Second
 	defaultWriteTimeout    = 30 * time.Second
 	defaultMaxNumSequences = 16384
+	defaultMaxStopStrings  = 16
 )
 
 // withDefaults returns o with every zero value that has a default replaced.
@@ -86,6 +90,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.IdleTimeout, defaultIdleTimeout)
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
 	setDefault(&o.MaxNumSequences, defaultMaxNumSequences)
+	setDefault(&o.MaxStopStrings, defaultMaxStopStrings)
 	return o
 }
 
@@ -99,7 +104,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate refuses what no default can mend.
 func (o *Options) validate() error {
 	for name, value := range map[string]int{
-		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences,
+		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
 		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
 	} {
 		if value < 0 {
@@ -128,6 +133,8 @@ func (o *Options) profile() openai.Profile {
 		Model:                  o.Generator.Model(),
 		MaxLogprobs:            o.MaxLogprobs,
 		MaxNumSequences:        o.MaxNumSequences,
+		MaxStopStrings:         o.MaxStopStrings,
+		ListIgnored:            o.Logger.Enabled(context.Background(), slog.LevelDebug),
 		PriorityScheduling:     o.PriorityScheduling,
 		ResponseRole:           o.ResponseRole,
 		SystemFingerprint:      fingerprint,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -35,11 +36,7 @@ func (s *Server) addRoutes(app *fiber.App) {
 	get("/version", s.version)
 	get("/load", s.load)
 	if s.opts.Gatherer != nil {
-		handler := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
-		get("/metrics", func(c *fiber.Ctx) error {
-			handler(c.Context())
-			return nil
-		})
+		get("/metrics", s.metrics())
 	}
 }
 
@@ -55,6 +52,21 @@ func matched(template string) fiber.Handler {
 func notImplemented(path string) fiber.Handler {
 	return func(*fiber.Ctx) error {
 		return infer.Errorf(infer.CodeNotImplemented, "", "%s is not supported by this version", path)
+	}
+}
+
+// metricsType is the media type of Prometheus' text format. Scrapers that compare
+// it find it as other servers write it; the library would add a parameter.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+func (s *Server) metrics() fiber.Handler {
+	handler := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
+	return func(c *fiber.Ctx) error {
+		handler(c.Context())
+		if h := &c.Context().Response.Header; strings.HasPrefix(string(h.ContentType()), "text/plain; version=0.0.4;") {
+			h.SetContentType(metricsType)
+		}
+		return nil
 	}
 }
 

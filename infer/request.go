@@ -37,6 +37,9 @@ type Request struct {
 
 	Priority  int    // lower runs earlier; only with the priority policy
 	CacheSalt string // separates prefix-cache entries
+
+	Stream         bool // the client reads pieces; the answer's content is the same
+	StreamInterval int  // tokens between two deltas of a choice; 0 = the server's
 }
 
 // Prompt is one prompt of a completions call: text, or token ids if TokenIDs is non-nil.

@@ -221,7 +221,7 @@ func TestServe(t *testing.T) {
 	require.Contains(t, answer.Choices[0].Text, "Paris")
 	require.Len(t, answer.Metrics, 5)
 	_, text = get(t, http.DefaultClient, r.url+"/metrics")
-	for _, series := range []string{`vllm:generation_tokens_total{engine="0",model_name="a"} 4`, "process_open_fds", "go_goroutines", "http_requests_total", `enable_prefix_caching="True"`} {
+	for _, series := range []string{`vllm:generation_tokens_total{engine="0",model_name="a"} 4`, "process_open_fds", "go_goroutines", "http_requests_total", `enable_prefix_caching="True",engine="0",gpu_memory_utilization="0.92"`} {
 		require.Contains(t, text, series)
 	}
 	r.stop(t)

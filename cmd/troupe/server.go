@@ -128,7 +128,7 @@ func (s *server) cacheInfo() map[string]string {
 	python := map[bool]string{true: "True", false: "False"}
 	return map[string]string{
 		"block_size": fmt.Sprint(kv.BlockSize), "num_gpu_blocks": fmt.Sprint(kv.NumBlocks), "cache_dtype": kv.DType.String(),
-		"enable_prefix_caching": python[s.cfg.Scheduler.EnablePrefixCaching],
+		"enable_prefix_caching": python[s.cfg.Scheduler.EnablePrefixCaching], "gpu_memory_utilization": s.cfg.GPUMemoryUtilization(),
 	}
 }
 
@@ -149,7 +149,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
-		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, ResponseRole: cfg.Chat.ResponseRole,
+		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
 		APIKeys: cfg.APIKeys(), RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
 		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,

@@ -11,7 +11,7 @@ import (
 
 // ParseChat reads the body of POST /v1/chat/completions.
 func ParseChat(body []byte, p *Profile, e Envelope) (*Call, error) {
-	o := parseBody(body)
+	o := p.open(body)
 	c := p.common(o, "chatcmpl-", e)
 	r := c.Request
 	c.Reply.chat = true
@@ -29,6 +29,7 @@ func ParseChat(body []byte, p *Profile, e Envelope) (*Call, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
+	c.Ignored = o.ignored()
 	return c, nil
 }
 

@@ -14,6 +14,16 @@ const maxCacheSaltBytes = 256
 type Call struct {
 	Request *infer.Request
 	Reply   Reply
+	Ignored []string // names of fields without effect, a few; only with Profile.ListIgnored
+}
+
+// open is parseBody for a request whose ignored fields may be asked for.
+func (p *Profile) open(body []byte) *object {
+	o := parseBody(body)
+	if p.ListIgnored {
+		o.read = make(map[string]bool, len(o.fields))
+	}
+	return o
 }
 
 // common reads what chat and completions share. Fields that depend on the kind
@@ -38,6 +48,9 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 		BadWords:  o.stringList("bad_words", maxListedStrings),
 		Priority:  p.priority(o, e.Priority),
 		CacheSalt: o.cacheSalt(),
+
+		Stream:         c.Reply.Stream,
+		StreamInterval: p.streamInterval(o),
 	}
 	c.Request.N = p.choices(o, &c.Request.Sampling)
 	c.Reply.ReturnTokenIDs = o.flag("return_token_ids", false)
@@ -48,6 +61,15 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 	c.Request.TruncatePromptTokens = p.truncatePromptTokens(o)
 	c.Request.TruncateRight = o.truncateRight()
 	return c
+}
+
+// streamInterval reads how many tokens a chunk should have; 0 = not given.
+func (p *Profile) streamInterval(o *object) int {
+	n := o.count("stream_interval", math.MinInt32, math.MaxInt32)
+	if n != nil && *n < 1 {
+		o.fail(infer.CodeInvalid, "stream_interval", "must be at least 1, got %d", *n)
+	}
+	return or(n, 0)
 }
 
 func (p *Profile) truncatePromptTokens(o *object) *int {

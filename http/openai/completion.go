@@ -11,7 +11,7 @@ const defaultMaxTokens = 16
 
 // ParseCompletion reads the body of POST /v1/completions.
 func ParseCompletion(body []byte, p *Profile, e Envelope) (*Call, error) {
-	o := parseBody(body)
+	o := p.open(body)
 	c := p.common(o, "cmpl-", e)
 	r := c.Request
 	if suffix := o.str("suffix"); suffix != nil && *suffix != "" {
@@ -33,6 +33,7 @@ func ParseCompletion(body []byte, p *Profile, e Envelope) (*Call, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
+	c.Ignored = o.ignored()
 	return c, nil
 }
 
@@ -100,9 +101,9 @@ func (p *Profile) promptList(o *object, raw []byte) []infer.Prompt {
 		case kind(element) != first:
 			o.mismatch(name, first+" as the entries before it", element)
 		case first == "a string":
-			list = o.appendTextPrompt(list, name, element)
+			list = o.appendTextPrompt(list, "prompt", element)
 		case isEmptyArray(element):
-			o.fail(infer.CodeMalformed, name, "must not be empty")
+			o.fail(infer.CodeMalformed, "prompt", "must not have an empty entry, but entry %d is", i)
 		default:
 			ids := o.tokenIDs(name, element, idLimits{vocabSize: p.Model.VocabSize})
 			list = append(list, infer.Prompt{TokenIDs: ids})

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	maxStopStrings    = 16   // stop: each is looked for in every piece of text
 	maxListedStrings  = 1024 // bad_words
 	maxListedTokenIDs = 1024 // stop_token_ids: each is compared with every token drawn
 	maxStringBytes    = 4096 // one stop string or bad word: bounds what a stream holds back

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -14,6 +15,7 @@ import (
 type object struct {
 	path   string // prefix of field names in errors: "" or "stream_options."
 	fields map[string]json.RawMessage
+	read   map[string]bool // names of fields that were asked for; nil = not kept
 	err    *infer.Error
 }
 
@@ -73,10 +75,30 @@ func (o *object) mismatch(name, want string, raw []byte) {
 // raw returns a field's JSON, nil if it is missing or null, or after an error.
 func (o *object) raw(name string) json.RawMessage {
 	raw := o.fields[name]
+	if o.read != nil {
+		o.read[name] = true
+	}
 	if o.err != nil || len(raw) == 0 || raw[0] == 'n' {
 		return nil
 	}
 	return raw
+}
+
+const maxIgnored = 16 // names that ignored returns
+
+// ignored returns the names, cut, of fields that nobody has asked for.
+func (o *object) ignored() []string {
+	var names []string
+	for name := range o.fields {
+		if o.read == nil || o.read[name] {
+			continue
+		}
+		if names = append(names, excerpt(name)); len(names) == maxIgnored {
+			break
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (o *object) has(name string) bool { return o.raw(name) != nil }

@@ -16,7 +16,7 @@ func profile() *openai.Profile {
 		Model: &infer.ModelInfo{
 			ServedNames: []string{"understudy", "alias"}, Root: "understudy", MaxModelLen: 2048, VocabSize: 512,
 		},
-		MaxLogprobs: 20, MaxNumSequences: 16384, ResponseRole: "assistant",
+		MaxLogprobs: 20, MaxNumSequences: 16384, MaxStopStrings: 16, ResponseRole: "assistant",
 	}
 }
 
@@ -123,6 +123,9 @@ var refusals = []refusal{
 	{`"max_tokens":-1`, infer.CodeInvalid, "max_tokens", "at least 1, got -1"},
 	{`"max_tokens":9223372036854775807`, infer.CodeContextLength, "max_tokens", "maximum context length of 2048"},
 	{`"max_tokens":0`, infer.CodeInvalid, "max_tokens", "at least 1, got 0"},
+	{`"stream_interval":0`, infer.CodeInvalid, "stream_interval", "at least 1, got 0"},
+	{`"stream_interval":1.5`, infer.CodeMalformed, "stream_interval", "an integer"},
+	{`"spaces_between_special_tokens":1`, infer.CodeMalformed, "spaces_between_special_tokens", "a boolean"},
 	{`"vllm_xargs":{"a":[1]}`, infer.CodeMalformed, "vllm_xargs", `"a"`},
 }
 
@@ -154,7 +157,8 @@ var completionRefusals = []refusal{
 	{`"prompt":null`, infer.CodeMalformed, "prompt", "required"},
 	{`"prompt":""`, infer.CodeMalformed, "prompt", "empty"},
 	{`"prompt":[]`, infer.CodeMalformed, "prompt", "empty"},
-	{`"prompt":[[]]`, infer.CodeMalformed, "prompt[0]", "empty"},
+	{`"prompt":[[]]`, infer.CodeMalformed, "prompt", "empty"},
+	{`"prompt":["a",""]`, infer.CodeMalformed, "prompt", "empty"},
 	{`"prompt":{}`, infer.CodeMalformed, "prompt", "a string, a list of strings"},
 	{`"prompt":["a",1]`, infer.CodeMalformed, "prompt[1]", "a string"},
 	{`"prompt":[null]`, infer.CodeMalformed, "prompt[0]", "null"},
@@ -242,6 +246,26 @@ func TestIgnoredFields(t *testing.T) {
 	require.Equal(t, 1, call.Request.N)
 	require.InDelta(t, 1.0, call.Request.Sampling.Temperature, 0)
 	require.Empty(t, call.Request.Sampling.Stop)
+	require.Nil(t, call.Ignored, "nobody asked")
+}
+
+func TestIgnoredFieldsAreListed(t *testing.T) {
+	p := profile()
+	p.ListIgnored = true
+	var many strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&many, `,"%s%d":"text"`, strings.Repeat("x", 200), i)
+	}
+	call, err := openai.ParseCompletion([]byte(completion(`"best_of":5,"user":"u","max_tokens":3,"stop":null,"stream_options":{}`)), p, envelope())
+	require.NoError(t, err)
+	require.Equal(t, []string{"best_of", "user"}, call.Ignored)
+	call, err = openai.ParseChat([]byte(chat(`"a":1`+many.String())), p, envelope())
+	require.NoError(t, err)
+	require.Len(t, call.Ignored, 16)
+	for _, name := range call.Ignored {
+		require.Less(t, len(name), 70)
+		require.NotContains(t, name, "text")
+	}
 }
 
 func TestErrorsAreNotTypedNil(t *testing.T) {

@@ -16,7 +16,9 @@ type Profile struct {
 
 	MaxLogprobs        int  // cap of logprobs, top_logprobs, prompt_logprobs; -1 = none
 	MaxNumSequences    int  // cap of n, and of prompts times n
+	MaxStopStrings     int  // cap of the length of stop: each is looked for in every piece of text
 	PriorityScheduling bool // `priority` may be other than 0
+	ListIgnored        bool // Call.Ignored is filled
 
 	ResponseRole           string // role of generated messages
 	SystemFingerprint      string // "" = none

@@ -52,7 +52,7 @@ func TestTemperatureSteps(t *testing.T) {
 func TestSamplingFields(t *testing.T) {
 	call := parseCompletion(t, completion(`"seed":-5,"n":3,"stop":["a","b"],"stop_token_ids":[3,1],"logit_bias":{"7":-200,"2":1.5,"7":3},`+
 		`"allowed_token_ids":[5,2,5],"bad_words":"no","min_tokens":2,"max_tokens":5.0,"ignore_eos":true,"include_stop_str_in_output":true,`+
-		`"skip_special_tokens":false,"truncate_prompt_tokens":-1,"truncation_side":"right","cache_salt":"s","vllm_xargs":{"a":1,"b":"x"},"add_special_tokens":false`))
+		`"skip_special_tokens":false,"truncate_prompt_tokens":-1,"truncation_side":"right","cache_salt":"s","vllm_xargs":{"a":1,"b":"x"},"add_special_tokens":false,"stream_interval":4`))
 	r := call.Request
 	seed := int64(-5)
 	require.Equal(t, infer.SamplingParams{
@@ -70,6 +70,7 @@ func TestSamplingFields(t *testing.T) {
 	require.True(t, r.TruncateRight)
 	require.Equal(t, "s", r.CacheSalt)
 	require.False(t, r.AddSpecialTokens)
+	require.Equal(t, 4, r.StreamInterval)
 	require.False(t, parseCompletion(t, completion(`"seed":-1`)).Request.SeedGiven)
 }
 

@@ -24,7 +24,7 @@ func (p *Profile) sampling(o *object) infer.SamplingParams {
 		FrequencyPenalty:       o.inRange("frequency_penalty", -2, 2, 0),
 		RepetitionPenalty:      o.aboveZero("repetition_penalty", math.MaxFloat64, or(d.RepetitionPenalty, 1)),
 		TopK:                   p.topK(o),
-		Stop:                   o.stringList("stop", maxStopStrings),
+		Stop:                   o.stringList("stop", p.MaxStopStrings),
 		StopTokenIDs:           o.tokenIDList("stop_token_ids", p.Model.VocabSize, maxListedTokenIDs),
 		IgnoreEOS:              o.flag("ignore_eos", false),
 		IncludeStopStrInOutput: o.flag("include_stop_str_in_output", false),
@@ -38,6 +38,8 @@ func (p *Profile) sampling(o *object) infer.SamplingParams {
 	if seed := o.seed(); seed != nil {
 		s.Seed = *seed
 	}
+	// Checked and without effect: tokens are joined as they are.
+	_ = o.boolean("spaces_between_special_tokens")
 	return s
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -203,6 +204,9 @@ func (s *Serve) BlockSize() int {
 	}
 	return defaultBlockSize
 }
+
+// GPUMemoryUtilization returns what vllm:cache_config_info shows under that name.
+func (s *Serve) GPUMemoryUtilization() string { return cmp.Or(s.memoryShare, defaultMemoryShare) }
 
 // ModelPath returns the folder to load, "" for the embedded model.
 func (s *Serve) ModelPath() string {

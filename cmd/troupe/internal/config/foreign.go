@@ -37,6 +37,12 @@ const (
 	noteText      = "only text models are served"
 )
 
+// vLLM's share of the device's memory; here it is only shown.
+const (
+	flagMemoryShare    = "gpu-memory-utilization"
+	defaultMemoryShare = "0.92"
+)
+
 // The values that vLLM knows of flags that have a fixed set.
 var (
 	logprobsModes = []string{"raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits"}
@@ -108,7 +114,7 @@ var foreignFlags = []foreign{
 	{name: "disable-sliding-window", note: "attention is over the whole context"},
 	{name: "enable-sleep-mode", note: noteLater},
 
-	{name: "gpu-memory-utilization", arity: takesValue, accept: []string{"0.92"}, note: "the KV cache is in main memory; size it with --kv-cache-memory-bytes"},
+	{name: flagMemoryShare, arity: takesValue, accept: []string{defaultMemoryShare}, note: "the KV cache is in main memory; size it with --kv-cache-memory-bytes"},
 	{name: "cpu-offload-gb", arity: takesValue, accept: []string{"0"}, note: "weights are in main memory already"},
 	{name: "kv-offloading-size", arity: takesValue, note: "the KV cache is in main memory already"},
 	{name: "prefix-caching-hash-algo", arity: takesValue, accept: []string{"sha256"}, note: "there is one hash"},

@@ -148,6 +148,9 @@ func (cli *CLI) apply(parser *kong.Kong, path []string, lex *lexer) (refused, er
 			return nil, usage
 		}
 		refused = errors.Join(refused, err)
+		if s.name == flagMemoryShare {
+			cli.Serve.memoryShare = s.values[0]
+		}
 		if warning != "" && !slices.Contains(warnings, warning) {
 			warnings = append(warnings, warning)
 		}

@@ -246,6 +246,11 @@ func TestForeignFlags(t *testing.T) {
 	}
 }
 
+func TestMemoryShareIsShown(t *testing.T) {
+	require.Equal(t, "0.92", parseServe(t).GPUMemoryUtilization())
+	require.Equal(t, "0.5", parseServe(t, "--gpu_memory_utilization=0.5").GPUMemoryUtilization())
+}
+
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")

@@ -18,7 +18,8 @@ type Serve struct {
 	// Env is what the environment adds to the flags.
 	Env Env `kong:"-"`
 
-	refused error // flags that ask for what we cannot do, joined
+	memoryShare string // --gpu-memory-utilization, "" = not given
+	refused     error  // flags that ask for what we cannot do, joined
 }
 
 // MetricsFlags are about what is measured and reported.

@@ -15,7 +15,7 @@ type Options struct {
 	Logger  *slog.Logger
 	MaxLen  int  // most bytes of a prompt or output; < 0 = no bound
 	Outputs bool // log outputs too
-	Deltas  bool // with Outputs, every piece as it comes and not only the whole
+	Deltas  bool // with Outputs, every piece of a stream as it comes and not only the whole
 }
 
 // Wrap returns g with its requests logged.
@@ -36,7 +36,7 @@ func (g *generator) Generate(ctx context.Context, req *infer.Request) (infer.Str
 	if err != nil || !g.o.Outputs {
 		return s, err
 	}
-	return &stream{Stream: s, g: g, texts: map[int]*output{}}, nil
+	return &stream{Stream: s, g: g, deltas: g.o.Deltas && req.Stream, texts: map[int]*output{}}, nil
 }
 
 func (g *generator) prompt(req *infer.Request) string {
@@ -98,8 +98,9 @@ const maxKept = 64 << 10
 
 type stream struct {
 	infer.Stream
-	g     *generator
-	texts map[int]*output
+	g      *generator
+	deltas bool // every piece is logged
+	texts  map[int]*output
 }
 
 // Drain implements infer.Stream.
@@ -129,7 +130,7 @@ func (s *stream) delta(d *infer.Delta) {
 	if d.FinishReason != infer.FinishNone {
 		o.reason = d.FinishReason.String()
 	}
-	if s.g.o.Deltas {
+	if s.deltas {
 		s.g.o.Logger.Info(fmt.Sprintf("Generated response %s (streaming delta): choice: %d, output: %q", s.ID(), d.Index, s.g.cut(d.Text)))
 	}
 }

@@ -86,6 +86,10 @@ func TestOutputsAreLogged(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "\n"))
 
 	out = run(t, &script{events: events()}, reqlog.Options{MaxLen: -1, Outputs: true, Deltas: true}, request())
+	require.NotContains(t, out, "streaming delta", "nobody streams")
+	streamed := request()
+	streamed.Stream = true
+	out = run(t, &script{events: events()}, reqlog.Options{MaxLen: -1, Outputs: true, Deltas: true}, streamed)
 	require.Equal(t, 2, strings.Count(out, "streaming delta"))
 
 	failed := events()
