@@ -38,6 +38,9 @@ type Request struct {
 	Priority  int    // lower runs earlier; only with the priority policy
 	CacheSalt string // separates prefix-cache entries
 
+	Key       string // name of the API key that sent it, "" = none; fair share and records go by it
+	KeyWeight int    // share in the scheduler relative to other keys; 0 = 1
+
 	Stream         bool // the client reads pieces; the answer's content is the same
 	StreamInterval int  // tokens between two deltas of a choice; 0 = the server's
 }

@@ -98,7 +98,13 @@ type PromptInfo struct {
 // Final is the last event of every stream: the bill and, when the request is
 // attributable to one sequence and the feature is on, its times.
 type Final struct {
-	Usage   Usage
+	Usage Usage
+	// FinishReason is the whole request's: the worst of its choices, error before
+	// abort before length before stop.
+	FinishReason FinishReason
+	// NumRecoveries counts the failures of a batcher that the request lived
+	// through; with several sequences, the most that one of them did.
+	NumRecoveries int
 	Metrics *RequestMetrics // nil = suppressed (several sequences) or feature off
 	// Err is set if the request failed or was cancelled by the server; the
 	// deltas so far stand, but no finish reason followed.
