@@ -1,37 +1,12 @@
 package http
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 )
-
-// guarded are the prefixes of paths that need a key, as in vLLM.
-var guarded = []string{"/v1", "/v2", "/inference", "/cohere"}
-
-// authorized reports whether a request may go on. path is the one that routes
-// are matched with, byte by byte, so no other spelling reaches a guarded route.
-func (s *Server) authorized(ctx *fasthttp.RequestCtx, path string) bool {
-	isGuarded := slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
-	if len(s.keys) == 0 || !isGuarded || ctx.IsOptions() {
-		return true
-	}
-	scheme, token, _ := strings.Cut(string(ctx.Request.Header.Peek(fiber.HeaderAuthorization)), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return false
-	}
-	// Hashes have one length, and all keys are compared: the time taken tells nothing.
-	sum := sha256.Sum256([]byte(token))
-	match := 0
-	for i := range s.keys {
-		match |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:])
-	}
-	return match == 1
-}
 
 // cors adds the headers of cross-origin requests. It reports whether it has
 // answered the request, which was a preflight.

@@ -29,6 +29,7 @@ type exchange struct {
 	method, path string // the path is cut for the log
 	requestID    string // X-Request-Id: the client's, or the one that the response has; "" = neither
 	responseID   string // chatcmpl-… or cmpl-…; "" until the body has been understood
+	key          *key   // that the request was sent with; nil = none
 	requestBytes int
 	bodyRead     bool // the whole body was read
 	streamed     bool // the answer ends with its event stream, not with the handler
@@ -62,8 +63,8 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	if s.cors(ctx) {
 		return
 	}
-	if !s.authorized(ctx, path) {
-		writeJSON(ctx, fasthttp.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
+	if x.key = s.keys.find(ctx); !s.keys.mayPass(x.key, ctx, path) {
+		writeUnauthorized(ctx)
 		return
 	}
 	if !slices.Contains(fiber.DefaultMethods, x.method) {

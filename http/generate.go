@@ -19,15 +19,19 @@ type parse func([]byte, *openai.Profile, openai.Envelope) (*openai.Call, error)
 // generate serves the endpoints that generate text.
 func (s *Server) generate(p parse) fiber.Handler {
 	return func(c *fiber.Ctx) error {
+		x := exchangeOf(c.Context())
 		var req *openai.Call
 		err := s.withBody(c, func(body []byte) (err error) {
+			if err := x.key.admit(time.Now()); err != nil {
+				return err
+			}
 			req, err = p(body, &s.profile, envelope(c))
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		x := exchangeOf(c.Context())
+		s.keys.sign(req.Request, x.key)
 		x.responseID = req.Reply.ID
 		if len(req.Ignored) > 0 {
 			s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)

@@ -44,8 +44,11 @@ type Options struct {
 
 	ResponseRole string // role of generated chat messages; "" = assistant
 
-	// APIKeys guard paths below /v1, /v2, /inference and /cohere; none = open.
-	APIKeys []string
+	// APIKeys and Keys guard paths below /v1, /v2, /inference and /cohere; none, or
+	// those of administrators only = open.
+	APIKeys   []string
+	Keys      []Key
+	SaltByKey bool // prefix-cache entries are shared by requests of one key name only
 
 	// Cross-origin requests: no AllowedOrigins = no such headers are sent. "*"
 	// stands for everything in each list.
@@ -120,7 +123,7 @@ func (o *Options) validate() error {
 	if slices.Contains(o.APIKeys, "") {
 		return errors.New("http: Options.APIKeys holds an empty key")
 	}
-	return nil
+	return checkKeys(o.Keys)
 }
 
 // profile is the part of the options that package openai reads.

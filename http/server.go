@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -31,7 +30,7 @@ var (
 type Server struct {
 	opts    Options
 	profile openai.Profile
-	keys    [][sha256.Size]byte
+	keys    *keyring
 	created int64 // unix seconds; the models' `created`
 
 	http     *fasthttp.Server
@@ -61,10 +60,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, profile: o.profile(), created: time.Now().Unix(), watcher: watcher}
-	for _, key := range o.APIKeys {
-		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
-	}
+	s := &Server{opts: o, profile: o.profile(), keys: newKeyring(&o), created: time.Now().Unix(), watcher: watcher}
 	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
 	s.calls.calls = make(map[*call]struct{})
 	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)

@@ -65,6 +65,7 @@ func TestExitStatus(t *testing.T) {
 		{"serve /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
 		{"serve --tokenizer /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
 		{"serve --chat-template /does/not/exist", exitFailure, "neither a file nor a template"},
+		{"serve --api-keys-file /does/not/exist", exitFailure, "--api-keys-file"},
 		{"serve --uds /does/not/exist/socket --port 0", exitFailure, "cannot listen on /does/not/exist/socket"},
 		{"chat --url nonsense", exitFailure, "--url must be a URL"},
 		{"chat --model /does/not/exist", exitFailure, "does not exist"},

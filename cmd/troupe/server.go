@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-llm/troupe/actors"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/keysfile"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/reqlog"
 	"github.com/troupe-llm/troupe/compute/cpu"
@@ -33,6 +34,7 @@ type server struct {
 	engine   *actors.Engine
 	stats    *metrics.StatsLogger
 	http     *http.Server
+	keys     []http.Key
 	isDown   bool           // http has been shut down
 	closers  []func() error // of what is open, in the order of opening
 }
@@ -45,6 +47,9 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if s.keys, err = keysfile.Load(cfg.HTTP.APIKeysFile, cfg.HTTP.AdminAPIKey); err != nil {
+		return nil, err
+	}
 	p, err := loadParts(cfg, s.log)
 	if err != nil {
 		return nil, err
@@ -150,7 +155,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
 		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
-		APIKeys: cfg.APIKeys(), RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
+		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
 		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
 		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),

@@ -51,6 +51,8 @@ func TestServeFlags(t *testing.T) {
 		{"--port 0", func(s *config.Serve) any { return s.HTTP.Port }, 0, 8000},
 		{"--uds /run/t.sock", func(s *config.Serve) any { return s.HTTP.UDS }, "/run/t.sock", ""},
 		{"--api-key a b", func(s *config.Serve) any { return s.APIKeys() }, []string{"a", "b"}, []string{}},
+		{"--api-keys-file f.yaml", func(s *config.Serve) any { return s.HTTP.APIKeysFile }, "f.yaml", ""},
+		{"--admin-api-key a", func(s *config.Serve) any { return s.HTTP.AdminAPIKey }, "a", ""},
 		{"--served-model-name a b", func(s *config.Serve) any { return s.HTTP.ServedModelName }, []string{"a", "b"}, []string(nil)},
 		{"--enable-request-id-headers", func(s *config.Serve) any { return s.HTTP.EnableRequestIDHeaders }, true, false},
 		{"--root-path /x", func(s *config.Serve) any { return s.HTTP.RootPath }, "/x", ""},

@@ -38,6 +38,8 @@ type HTTPFlags struct {
 	Port                         int       `default:"8000" help:"Port to listen on; 0 takes a free one."`
 	UDS                          string    `name:"uds" placeholder:"PATH" help:"Unix socket to listen on instead of host and port."`
 	APIKey                       []string  `name:"api-key" sep:"none" placeholder:"KEY" help:"Bearer keys that clients must send one of; or VLLM_API_KEY."`
+	APIKeysFile                  string    `name:"api-keys-file" placeholder:"FILE" help:"YAML file of keys with names, rate limits and weights; beside --api-key."`
+	AdminAPIKey                  string    `name:"admin-api-key" placeholder:"KEY" help:"Key that may list and cancel everybody's requests."`
 	ServedModelName              []string  `sep:"none" placeholder:"NAME" help:"Names to answer to; the first is echoed and labels the metrics. The model's name if absent."`
 	EnableRequestIDHeaders       bool      `name:"enable-request-id-headers" negatable:"" help:"X-Request-Id on every response."`
 	RootPath                     string    `help:"Path prefix that a proxy in front adds."`
