@@ -12,9 +12,9 @@ import (
 )
 
 // BatcherActor runs one device: it feeds the scheduler, launches a step whenever
-// none is in flight and there is work, and hands out what a step gave. It runs
-// on an OS thread of its own and never waits: the device works while the mailbox
-// fills.
+// none is in flight and there is work, and hands out what a step gave. It never
+// waits, and never calls the runner itself: the device works, or hangs, while the
+// mailbox fills.
 //
 // Invariants: every AddSequence that reaches it gets exactly one terminal answer,
 // a SequenceOutput or a SequenceInterrupted; at most one step is in flight;
@@ -23,12 +23,14 @@ type BatcherActor struct {
 	env    *environment
 	epoch  uint64
 	device *device
+	self   *actor.PID
 
 	sequences map[infer.SeqID]*entry // those the scheduler knows
 	inFlight  *infer.StepPlan        // launched and not committed; nil = idle
 	adding    *AddSequence           // being added: to blame if that panics
 	fault     error                  // why the last step failed
 	report    func(*StepDone)        // sends to this actor's mailbox
+	watchdog  timer                  // of the step in flight; nil = none
 	outgoing  []delivery             // scratch of commit
 }
 
@@ -57,6 +59,8 @@ func (b *BatcherActor) Receive(c actor.Context) {
 		b.abort(c, m.SeqID)
 	case *StepDone:
 		b.stepDone(c, m)
+	case *stepOverdue:
+		b.stepOverdue(c, m.step)
 	case *actor.Stopping:
 		b.release(c)
 	case *actor.Stopped:
@@ -68,6 +72,7 @@ func (b *BatcherActor) Receive(c actor.Context) {
 func (b *BatcherActor) start(c actor.Context) {
 	b.sequences = map[infer.SeqID]*entry{}
 	root, self := b.env.root, c.Self()
+	b.self = self
 	b.report = func(m *StepDone) { root.Send(self, m) }
 }
 
@@ -120,6 +125,7 @@ func (b *BatcherActor) step() {
 	if plan != nil {
 		b.inFlight = plan
 		b.device.launch(plan, b.report)
+		b.watch(plan.StepID)
 	}
 	b.observe() // after the launch: the device need not wait for it
 }
@@ -160,11 +166,9 @@ func (b *BatcherActor) observe() {
 // stepDone commits a step and launches the next one before it hands out the
 // outputs, so that the device does not wait for the fan-out.
 func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
+	b.unwatch()
 	if m.Err != nil {
-		b.fault = m.Err
-		b.env.logger.Error("step failed", "epoch", b.epoch, "step", b.inFlight.StepID,
-			"sequences", len(b.inFlight.Sequences), "error", m.Err)
-		c.Stop(c.Self())
+		b.fail(c, m.Err)
 		return
 	}
 	outputs := b.device.scheduler.Commit(m.Result)
@@ -172,6 +176,42 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 	b.collect(outputs, m.EndedAt)
 	b.step()
 	b.fanOut(c)
+}
+
+// fail stops the batcher because of the step in flight.
+func (b *BatcherActor) fail(c actor.Context, fault error) {
+	b.fault = fault
+	b.env.logger.Error("step failed", "epoch", b.epoch, "step", b.inFlight.StepID,
+		"sequences", len(b.inFlight.Sequences), "error", fault)
+	c.Stop(c.Self())
+}
+
+// stepOverdue is sent by the watchdog of a step.
+type stepOverdue struct{ step uint64 }
+
+// watch sets the watchdog of a step that was just launched.
+func (b *BatcherActor) watch(step uint64) {
+	if b.env.stepTimeout > 0 {
+		root, self := b.env.root, b.self
+		b.watchdog = b.env.after(b.env.stepTimeout, func() { root.Send(self, &stepOverdue{step: step}) })
+	}
+}
+
+func (b *BatcherActor) unwatch() {
+	if b.watchdog != nil {
+		b.watchdog.Stop()
+		b.watchdog = nil
+	}
+}
+
+// stepOverdue ends a step that does not end: a failure like any other, except
+// that nobody may wait for its device. A StepDone that comes later finds nobody.
+func (b *BatcherActor) stepOverdue(c actor.Context, step uint64) {
+	if b.inFlight == nil || b.inFlight.StepID != step {
+		return // it ended while the watchdog's message was on its way
+	}
+	b.device.stalled.Store(true)
+	b.fail(c, fmt.Errorf("the step has stalled: it did not end within %v", b.env.stepTimeout))
 }
 
 // fanOut sends what collect prepared.
@@ -245,6 +285,7 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 // release answers every sequence that has had no terminal answer. It runs while
 // the actor stops, after a failed step, a panic, or with the tree.
 func (b *BatcherActor) release(c actor.Context) {
+	b.unwatch()
 	for _, d := range b.outgoing { // a panic came between commit and fan-out
 		if d.output != nil {
 			c.Send(d.to, d.output)

@@ -16,8 +16,9 @@ import (
 func (w *workbench) newBatcher(o testkit.DeviceOptions) (*actor.PID, *testkit.Device, *BatcherActor) {
 	o.Manual = true
 	d := testkit.NewDevice(o)
-	dev, err := openDevice(&Config{NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: w.clock.Now})
+	dev, err := openDevice(&Config{NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: w.clock.Now}, 0)
 	require.NoError(w.t, err)
+	dev.run = func(f func()) { f() }
 	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev}
 	pid := w.recorder.SpawnChild(func() actor.Actor { return batcher })
 	w.t.Cleanup(func() {

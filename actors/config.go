@@ -29,10 +29,12 @@ type Config struct {
 	TrustRequestChatTemplate  bool
 	DefaultChatTemplateKwargs json.RawMessage // object or nil
 
-	// NewRunner opens the device. It is called once by NewEngine and once more
-	// after every failure of a step, each time after the runner before it was
-	// closed; never twice at a time.
-	NewRunner func() (infer.Runner, error)
+	// NewRunner opens the device of a batcher, numbered from 0. It is called once
+	// per batcher by NewEngine and once more after every failure of a step, after
+	// the batcher's last runner was closed or, if a step of that does not end,
+	// abandoned: an abandoned runner is closed when its step ends, if it ever does.
+	// It is never called twice at a time for one batcher.
+	NewRunner func(batcher int) (infer.Runner, error)
 	// Scheduler: NumBlocks and BlockSize are filled in from the runner's spec;
 	// MaxModelLen 0 = the model's.
 	Scheduler scheduler.Config
@@ -59,6 +61,11 @@ type Config struct {
 	// 0 = 1 MiB. Beyond it the request is cancelled with CancelSlowClient.
 	StreamBufferBytes int
 
+	// StepTimeout is how long a step may take before it counts as stalled, which is
+	// a failure like any other; 0 = for ever. Close waits no longer than that for a
+	// step either.
+	StepTimeout time.Duration
+
 	// RecoveryTimeout bounds an outage: how long requests wait for a device
 	// before they fail. 0 = 30 s. The engine keeps trying after that.
 	RecoveryTimeout time.Duration
@@ -75,6 +82,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("actors: Config.Tokenizer is nil")
 	case c.NewRunner == nil:
 		return c, errors.New("actors: Config.NewRunner is nil")
+	case c.StepTimeout < 0:
+		return c, errors.New("actors: Config.StepTimeout is negative")
 	case len(c.Model.ServedNames) == 0:
 		return c, errors.New("actors: Config.Model.ServedNames is empty")
 	case c.Model.MaxModelLen <= 0 || c.Model.VocabSize <= 0:

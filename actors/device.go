@@ -3,33 +3,42 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
 // device is what one batcher owns and what goes with it: a runner with its KV
-// cache, the scheduler of that cache, and an OS thread.
+// cache, the scheduler of that cache, and the OS thread that calls the runner.
 type device struct {
 	runner    infer.Runner
 	scheduler *scheduler.Scheduler
-	thread    *pinnedDispatcher
+	thread    *launchThread
+	run       func(func()) // thread.run but in tests
 	clock     func() int64
 	// idle holds a token while no step is in flight. It makes "at most one step"
 	// and "done exactly once" facts instead of hopes, and lets close wait.
 	idle chan struct{}
+	// stalled: a step did not end in time, so that nobody may wait for the next
+	// one to. Set before the batcher stops.
+	stalled atomic.Bool
 }
 
-// openDevice opens the runner and sizes a scheduler for it. It may take as long
-// as allocating a KV cache does: call it from a goroutine that may block.
-func openDevice(c *Config) (d *device, err error) {
+// openDevice opens the runner of a batcher and sizes a scheduler for it. It may
+// take as long as allocating a KV cache does: call it from a goroutine that may
+// block.
+func openDevice(c *Config, batcher int) (d *device, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			d, err = nil, panicError(r)
 		}
 	}()
-	runner, err := c.NewRunner()
+	runner, err := c.NewRunner(batcher)
 	if err != nil {
 		return nil, fmt.Errorf("opening the runner: %w", err)
 	}
@@ -39,13 +48,15 @@ func openDevice(c *Config) (d *device, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
-	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), clock: c.Clock, idle: make(chan struct{}, 1)}
+	thread := newLaunchThread()
+	d = &device{runner: runner, scheduler: sched, thread: thread, run: thread.run, clock: c.Clock, idle: make(chan struct{}, 1)}
 	d.idle <- struct{}{}
 	return d, nil
 }
 
-// launch starts a step; report is called once with its end, from any goroutine.
-// A panic in Launch itself ends the step like any other failure.
+// launch starts a step on the device's thread and returns at once; report is
+// called once with its end, from any goroutine. A panic in Launch itself ends
+// the step like any other failure.
 func (d *device) launch(plan *infer.StepPlan, report func(*StepDone)) {
 	select {
 	case <-d.idle:
@@ -60,20 +71,90 @@ func (d *device) launch(plan *infer.StepPlan, report func(*StepDone)) {
 		default: // the step has already ended: a runner's second call has no meaning
 		}
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			done(nil, panicError(r))
-		}
-	}()
-	d.runner.Launch(plan, done)
+	d.run(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done(nil, panicError(r))
+			}
+		}()
+		d.runner.Launch(plan, done)
+	})
 }
 
 // close waits for the step in flight, then frees the runner and the thread. The
 // batcher must have terminated.
 func (d *device) close() error {
-	d.thread.Close()
+	d.thread.close()
 	<-d.idle
 	return d.runner.Close()
+}
+
+// abandonment is what became of devices whose step would not end.
+type abandonment struct {
+	after func(time.Duration, func()) timer
+	log   *slog.Logger
+	count atomic.Int64 // devices abandoned and not freed yet
+}
+
+func newAbandonment(after func(time.Duration, func()) timer, log *slog.Logger) *abandonment {
+	return &abandonment{after: after, log: log}
+}
+
+// maxAbandoned bounds the devices whose memory is lost to steps that never end.
+const maxAbandoned = 4
+
+// ErrDeviceAbandoned is the error of an Engine.Close that had to leave a device
+// behind, whose step does not end and may still use the model's memory.
+var ErrDeviceAbandoned = errors.New("actors: a device was abandoned, its step has not ended")
+
+// closeDevice closes a device. It waits for a step in flight, but with a limit
+// above 0 no longer than that, and not at all once a step has stalled: the device
+// is then left to a goroutine that frees it should the step ever end.
+func (a *abandonment) closeDevice(d *device, limit time.Duration) error {
+	closed := make(chan error, 1)
+	var mu sync.Mutex // the device is either closed in time or abandoned
+	var isClosed, isAbandoned bool
+	go func() {
+		err := d.close()
+		mu.Lock()
+		isClosed = true
+		late := isAbandoned
+		mu.Unlock()
+		closed <- err
+		if late {
+			a.log.Warn("the step of an abandoned device has ended: the device is freed",
+				"abandoned", a.count.Add(-1), "error", err)
+		}
+	}()
+	if !d.stalled.Load() {
+		if limit <= 0 {
+			return <-closed
+		}
+		expired := make(chan struct{})
+		t := a.after(limit, func() { close(expired) })
+		select {
+		case err := <-closed:
+			t.Stop()
+			return err
+		case <-expired:
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if isClosed {
+		return <-closed
+	}
+	isAbandoned = true
+	a.log.Error("a device is abandoned: its step has not ended", "abandoned", a.count.Add(1))
+	return ErrDeviceAbandoned
+}
+
+// full reports that no more devices may be abandoned, and so none opened.
+func (a *abandonment) full() error {
+	if n := a.count.Load(); n >= maxAbandoned {
+		return fmt.Errorf("%d abandoned devices have not been freed: their steps do not end", n)
+	}
+	return nil
 }
 
 func panicError(recovered any) error {

@@ -28,10 +28,11 @@ func (r runnerFunc) Close() error { *r.closed++; return nil }
 func deviceOf(t *testing.T, launch func(*infer.StepPlan, func(*infer.StepResult, error))) (*device, *int) {
 	closed := 0
 	d, err := openDevice(&Config{
-		NewRunner: func() (infer.Runner, error) { return runnerFunc{launch, &closed}, nil },
+		NewRunner: func(int) (infer.Runner, error) { return runnerFunc{launch, &closed}, nil },
 		Scheduler: testkit.SchedulerConfig(), Clock: (&testkit.Clock{}).Now,
-	})
+	}, 0)
 	require.NoError(t, err)
+	d.run = func(f func()) { f() }
 	return d, &closed
 }
 
@@ -83,11 +84,11 @@ func TestOpenDeviceFailures(t *testing.T) {
 	closed := 0
 	runner := runnerFunc{closed: &closed}
 	for name, c := range map[string]Config{
-		"cannot be opened": {NewRunner: func() (infer.Runner, error) { return nil, errors.New("cannot be opened") }},
-		"no driver":        {NewRunner: func() (infer.Runner, error) { panic("no driver") }},
-		"max_num_seqs":     {NewRunner: func() (infer.Runner, error) { return runner, nil }, Scheduler: scheduler.Config{}},
+		"cannot be opened": {NewRunner: func(int) (infer.Runner, error) { return nil, errors.New("cannot be opened") }},
+		"no driver":        {NewRunner: func(int) (infer.Runner, error) { panic("no driver") }},
+		"max_num_seqs":     {NewRunner: func(int) (infer.Runner, error) { return runner, nil }, Scheduler: scheduler.Config{}},
 	} {
-		_, err := openDevice(&c)
+		_, err := openDevice(&c, 0)
 		require.ErrorContains(t, err, name)
 	}
 	require.Equal(t, 1, closed, "a runner without a scheduler is closed")

@@ -36,7 +36,7 @@ func NewEngine(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), closed: make(chan error, 1)}
-	d, err := openDevice(&e.config)
+	d, err := openDevice(&e.config, 0)
 	if err != nil {
 		return nil, err
 	}

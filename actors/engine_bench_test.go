@@ -36,7 +36,7 @@ func benchEngine(b *testing.B, change func(*actors.Config)) {
 	const maxModelLen, blockSize = 1 << 24, 1 << 12
 	c := actors.Config{
 		Tokenizer: testkit.Tokenizer(), Scheduler: testkit.SchedulerConfig(), Model: testkit.Model(),
-		NewRunner: func() (infer.Runner, error) {
+		NewRunner: func(int) (infer.Runner, error) {
 			return &testkit.NullRunner{NumBlocks: maxModelLen / blockSize * 4, BlockSize: blockSize, MaxModelLen: maxModelLen}, nil
 		},
 	}

@@ -35,12 +35,14 @@ type environment struct {
 	logger    *slog.Logger
 	clock     func() int64
 	after     func(time.Duration, func()) timer
+	abandoned *abandonment
 	admission *admission
 	registry  *registry
 	health    *atomic.Int32
 
 	perRequestMetrics bool
 	streamInterval    int
+	stepTimeout       time.Duration // 0 = none
 }
 
 func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
@@ -52,6 +54,7 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		logger:    c.Logger,
 		clock:     c.Clock,
 		after:     afterFunc,
+		abandoned: newAbandonment(afterFunc, c.Logger),
 		admission: &admission{
 			maxReqs: c.MaxQueuedReqs, maxTokens: c.MaxQueuedTokens,
 			maxRunning: c.Scheduler.MaxNumSeqs, clock: c.Clock,
@@ -60,5 +63,6 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		health:            new(atomic.Int32),
 		perRequestMetrics: c.PerRequestMetrics,
 		streamInterval:    c.StreamInterval,
+		stepTimeout:       c.StepTimeout,
 	}
 }

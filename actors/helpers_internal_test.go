@@ -39,7 +39,7 @@ func (t *testTimer) Stop() bool { return !t.stopped.Swap(true) }
 
 func newWorkbench(t *testing.T) *workbench {
 	w := &workbench{t: t, clock: &testkit.Clock{}, timers: make(chan *testTimer, 16), series: prometheus.NewRegistry()}
-	logger := slog.New(slog.DiscardHandler)
+	logger := testLogger()
 	w.recorder = testkit.NewRecorder(t, testkit.System())
 	w.env = &environment{
 		metrics: metrics.NewEngine(w.series, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128}),
@@ -52,6 +52,7 @@ func newWorkbench(t *testing.T) *workbench {
 			return timer
 		},
 	}
+	w.env.abandoned = newAbandonment(w.env.after, logger)
 	return w
 }
 
@@ -96,6 +97,8 @@ func (w *workbench) newJob(n int, change func(*infer.SamplingParams)) *job {
 	require.True(w.t, w.env.registry.enter(j.stream))
 	return j
 }
+
+func testLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // one returns the only element.
 func one[T any](t *testing.T, s []T) T {

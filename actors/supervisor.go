@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -93,8 +94,7 @@ func (s *SupervisorActor) Receive(c actor.Context) {
 func (s *SupervisorActor) spawnBatcher(c actor.Context) {
 	s.epoch++
 	batcher := &BatcherActor{env: s.env, epoch: s.epoch, device: s.device}
-	s.batcher = c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher },
-		actor.WithDispatcher(s.device.thread)), "batcher")
+	s.batcher = c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher }), "batcher")
 	s.env.health.Store(int32(healthServing))
 }
 
@@ -147,16 +147,19 @@ func (s *SupervisorActor) terminated(c actor.Context, who *actor.PID) {
 func (s *SupervisorActor) open(c actor.Context) {
 	old, opening := s.device, make(chan *device, 1)
 	s.device, s.opening = nil, opening
-	root, self, config, logger := s.env.root, c.Self(), s.config, s.env.logger
+	env, self, config := s.env, c.Self(), s.config
 	go func() {
 		if old != nil {
-			if err := old.close(); err != nil {
-				logger.Error("closing the failed device", "error", err)
+			if err := env.abandoned.closeDevice(old, config.StepTimeout); err != nil && !errors.Is(err, ErrDeviceAbandoned) {
+				env.logger.Error("closing the failed device", "error", err)
 			}
 		}
-		d, err := openDevice(config)
+		d, err := (*device)(nil), env.abandoned.full()
+		if err == nil {
+			d, err = openDevice(config, 0)
+		}
 		opening <- d
-		root.Send(self, &deviceOpened{err: err})
+		env.root.Send(self, &deviceOpened{err: err})
 	}()
 }
 
@@ -225,13 +228,17 @@ func (s *SupervisorActor) closeDevice() {
 	s.env.health.Store(int32(healthStopped))
 	s.env.registry.failAll(infer.Errorf(infer.CodeInternal, "", "Internal server error"))
 	device, opening, closed := s.device, s.opening, s.closed
+	env, limit := s.env, s.config.StepTimeout
 	go func() {
 		if opening != nil {
 			device = <-opening
 		}
 		var err error
 		if device != nil {
-			err = device.close()
+			err = env.abandoned.closeDevice(device, limit)
+		}
+		if err == nil && env.abandoned.count.Load() > 0 {
+			err = ErrDeviceAbandoned
 		}
 		closed <- err
 	}()

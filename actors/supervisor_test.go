@@ -28,7 +28,7 @@ func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorB
 	b := &supervisorBench{workbench: newWorkbench(t), closed: make(chan error, 1)}
 	b.device = testkit.NewDevice(testkit.DeviceOptions{OpenFault: openFault})
 	config := &Config{NewRunner: b.device.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: b.clock.Now, RecoveryTimeout: time.Minute}
-	dev, err := openDevice(config)
+	dev, err := openDevice(config, 0)
 	require.NoError(t, err)
 	b.pid = b.recorder.SpawnChild(func() actor.Actor {
 		return &SupervisorActor{env: b.env, config: config, device: dev, closed: b.closed}

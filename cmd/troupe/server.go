@@ -12,9 +12,8 @@ import (
 
 	"github.com/troupe-llm/troupe/actors"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
-	"github.com/troupe-llm/troupe/cmd/troupe/internal/keysfile"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
-	"github.com/troupe-llm/troupe/cmd/troupe/internal/reqlog"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
 	"github.com/troupe-llm/troupe/compute/cpu"
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
@@ -35,6 +34,7 @@ type server struct {
 	stats    *metrics.StatsLogger
 	http     *http.Server
 	keys     []http.Key
+	records  *recordlog.Log // nil without --request-log
 	isDown   bool           // http has been shut down
 	closers  []func() error // of what is open, in the order of opening
 }
@@ -47,7 +47,7 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.keys, err = keysfile.Load(cfg.HTTP.APIKeysFile, cfg.HTTP.AdminAPIKey); err != nil {
+	if err := s.openFrontDoor(); err != nil {
 		return nil, err
 	}
 	p, err := loadParts(cfg, s.log)
@@ -96,7 +96,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
 		},
 		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
-		Metrics: series, PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, Logger: s.log,
+		Metrics: series, PerRequestMetrics: s.wantsTimes(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
 	})
@@ -111,7 +111,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	return nil
 }
 
-func (s *server) newRunner() (infer.Runner, error) {
+func (s *server) newRunner(int) (infer.Runner, error) {
 	r, err := s.model.NewRunner()
 	if err != nil {
 		return nil, err
@@ -135,36 +135,6 @@ func (s *server) cacheInfo() map[string]string {
 		"block_size": fmt.Sprint(kv.BlockSize), "num_gpu_blocks": fmt.Sprint(kv.NumBlocks), "cache_dtype": kv.DType.String(),
 		"enable_prefix_caching": python[s.cfg.Scheduler.EnablePrefixCaching], "gpu_memory_utilization": s.cfg.GPUMemoryUtilization(),
 	}
-}
-
-func (s *server) makeHTTP(m *Main) (err error) {
-	cfg := s.cfg
-	var generator infer.Generator = s.engine
-	if cfg.Logging.EnableLogRequests {
-		o := reqlog.Options{Logger: s.log, MaxLen: -1, Outputs: cfg.Logging.EnableLogOutputs, Deltas: cfg.Logging.EnableLogDeltas}
-		if n := cfg.Logging.MaxLogLen; n != nil {
-			o.MaxLen = *n
-		}
-		generator = reqlog.Wrap(generator, o)
-	}
-	s.http, err = http.New(http.Options{
-		Generator: generator, Version: version(), Logger: logline.New(m.Stderr, logline.ParseLevel(cfg.HTTP.UvicornLogLevel)),
-		HTTPMetrics: metrics.NewHTTP(s.registry), Gatherer: s.registry,
-		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, ForceIncludeUsage: cfg.Metrics.EnableForceIncludeUsage,
-		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
-		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
-		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
-		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
-		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
-		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
-		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
-		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),
-		AccessLog:    !cfg.HTTP.DisableUvicornAccessLog, AccessLogExclude: cfg.HTTP.DisableAccessLogForEndpoints,
-	})
-	if err == nil {
-		s.closers = append(s.closers, s.shutDown)
-	}
-	return err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -76,7 +76,7 @@ func startServer(b *testing.B, perRequestMetrics bool) string {
 	const maxSeqs, maxLen = 1024, 1024
 	engine, err := actors.NewEngine(actors.Config{
 		Tokenizer: tok, Template: template,
-		NewRunner: func() (infer.Runner, error) {
+		NewRunner: func(int) (infer.Runner, error) {
 			return &nullRunner{infer.RunnerSpec{NumBlocks: maxSeqs * maxLen / 16, BlockSize: 16, VocabSize: tok.VocabSize(), MaxModelLen: maxLen}}, nil
 		},
 		Scheduler: scheduler.Config{MaxNumSeqs: maxSeqs, MaxNumBatchedTokens: 8192, MaxModelLen: maxLen,

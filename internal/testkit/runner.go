@@ -53,13 +53,20 @@ type BrokenResult struct{}
 // Error implements error.
 func (BrokenResult) Error() string { return "the result of another step" }
 
+// Stall is a fault that lets a step not end before Device.Release, and then well.
+type Stall struct{ InLaunch bool } // Launch does not return either
+
+// Error implements error.
+func (Stall) Error() string { return "the step was released" }
+
 // Device makes runners, one at a time, as the engine's NewRunner does. Each has
 // an empty cache. Safe for concurrent use.
 type Device struct {
 	options DeviceOptions
 
 	mu         sync.Mutex
-	open       *Runner // nil = none
+	open       *Runner       // nil = none, or stalled
+	release    chan struct{} // closed by Release
 	attempts   int
 	steps      int
 	violations []error
@@ -79,11 +86,11 @@ func NewDevice(o DeviceOptions) *Device {
 	if o.Next == nil {
 		o.Next = NextToken
 	}
-	return &Device{options: o}
+	return &Device{options: o, release: make(chan struct{})}
 }
 
-// NewRunner opens the device.
-func (d *Device) NewRunner() (infer.Runner, error) {
+// NewRunner opens the device. It is one batcher's, so that the number says nothing.
+func (d *Device) NewRunner(int) (infer.Runner, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts++
@@ -104,6 +111,25 @@ func (d *Device) Runner() *Runner {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open
+}
+
+// Release ends the steps that stall.
+func (d *Device) Release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.release)
+	d.release = make(chan struct{})
+}
+
+// stall lets the engine open another runner, as it does when one hangs, and
+// returns what the step waits for.
+func (d *Device) stall(r *Runner) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == r {
+		d.open = nil
+	}
+	return d.release
 }
 
 // NumOpened counts calls of NewRunner, failed ones included.
@@ -183,7 +209,11 @@ func (r *Runner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error
 		r.end()
 		done(result, err)
 	}
+	var stall Stall
 	switch {
+	case errors.As(fault, &stall):
+		fault = nil
+		r.hang(stall, finish)
 	case r.device.options.Manual:
 		r.mu.Lock()
 		r.pending = finish
@@ -192,6 +222,20 @@ func (r *Runner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error
 		finish()
 	default:
 		r.work <- finish
+	}
+}
+
+// hang ends a step when the device says so.
+func (r *Runner) hang(s Stall, finish func()) {
+	released := r.device.stall(r)
+	if s.InLaunch {
+		<-released
+		finish()
+		return
+	}
+	r.work <- func() {
+		<-released
+		finish()
 	}
 }
 
