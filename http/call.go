@@ -16,6 +16,7 @@ type call struct {
 	gone      chan struct{}      // closed when the client has left
 	admission context.CancelFunc // ends Generate
 	stop      func()             // ends the watch
+	meter     *meter             // nil until admitted
 
 	mu     sync.Mutex
 	stream infer.Stream       // nil until admitted
@@ -114,4 +115,7 @@ func (s *Server) end(x *call) {
 	x.stop()
 	x.admission()
 	s.calls.remove(x)
+	if x.meter != nil {
+		x.meter.settle()
+	}
 }

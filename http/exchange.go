@@ -64,6 +64,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if x.key = s.keys.find(ctx); !s.keys.mayPass(x.key, ctx, path) {
+		if _, ok := generating[path]; ok {
+			s.ledger.open(x, path).refused(fasthttp.StatusUnauthorized, nil)
+		}
 		writeUnauthorized(ctx)
 		return
 	}

@@ -68,6 +68,7 @@ type fakeStream struct {
 
 	mu      sync.Mutex
 	pending []infer.Event
+	final   *infer.Final // that follows a Cancel; nil = one with an error
 }
 
 var _ infer.Stream = (*fakeStream)(nil)
@@ -91,6 +92,13 @@ func (s *fakeStream) push(events ...infer.Event) {
 	}
 }
 
+// endWith sets what follows a Cancel.
+func (s *fakeStream) endWith(f *infer.Final) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final = f
+}
+
 func (s *fakeStream) ID() string             { return s.id }
 func (s *fakeStream) Ready() <-chan struct{} { return s.ready }
 
@@ -109,7 +117,13 @@ func (s *fakeStream) Drain(buf []infer.Event) []infer.Event {
 func (s *fakeStream) Cancel(reason infer.CancelReason) {
 	select {
 	case s.cancelled <- reason:
-		s.push(infer.Event{Final: &infer.Final{Err: infer.Errorf(infer.CodeUnavailable, "", "cancelled: %s", reason)}})
+		s.mu.Lock()
+		f := s.final
+		s.mu.Unlock()
+		if f == nil {
+			f = &infer.Final{FinishReason: infer.FinishAbort, Err: infer.Errorf(infer.CodeUnavailable, "", "cancelled: %s", reason)}
+		}
+		s.push(infer.Event{Final: f})
 	default:
 	}
 }
@@ -123,7 +137,7 @@ func finish(s string) infer.Event {
 }
 
 func final(numPrompt, numCompletion int) infer.Event {
-	return infer.Event{Final: &infer.Final{Usage: infer.Usage{NumPromptTokens: numPrompt, NumCompletionTokens: numCompletion}}}
+	return infer.Event{Final: &infer.Final{FinishReason: infer.FinishStop, Usage: infer.Usage{NumPromptTokens: numPrompt, NumCompletionTokens: numCompletion}}}
 }
 
 // answers returns a generator of which every stream holds the same events.

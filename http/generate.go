@@ -16,28 +16,46 @@ import (
 // parse is openai.ParseChat or openai.ParseCompletion.
 type parse func([]byte, *openai.Profile, openai.Envelope) (*openai.Call, error)
 
-// generate serves the endpoints that generate text.
-func (s *Server) generate(p parse) fiber.Handler {
-	return func(c *fiber.Ctx) error {
+// generate serves an endpoint that generates text. Its entry is closed here if
+// the request is refused, else by the meter of its stream.
+func (s *Server) generate(path string, p parse) fiber.Handler {
+	return func(c *fiber.Ctx) (err error) {
 		x := exchangeOf(c.Context())
-		var req *openai.Call
-		err := s.withBody(c, func(body []byte) (err error) {
-			if err := x.key.admit(time.Now()); err != nil {
-				return err
+		e := s.ledger.open(x, path)
+		admitted := false
+		defer func() {
+			if !admitted {
+				e.refused(c.Response().StatusCode(), err)
 			}
-			req, err = p(body, &s.profile, envelope(c))
-			return err
-		})
+		}()
+		req, err := s.readCall(c, p)
 		if err != nil {
 			return err
 		}
 		s.keys.sign(req.Request, x.key)
+		e.identify(req.Request)
 		x.responseID = req.Reply.ID
 		if len(req.Ignored) > 0 {
 			s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)
 		}
-		return s.run(c.Context(), req)
+		return s.run(c.Context(), req, func(call *call, stream infer.Stream) infer.Stream {
+			admitted = true
+			call.meter = &meter{Stream: stream, entry: e, call: call}
+			return call.meter
+		})
 	}
+}
+
+// readCall reads the body and takes the request off its key's limits.
+func (s *Server) readCall(c *fiber.Ctx, p parse) (req *openai.Call, err error) {
+	err = s.withBody(c, func(body []byte) (err error) {
+		if err := exchangeOf(c.Context()).key.admit(time.Now()); err != nil {
+			return err
+		}
+		req, err = p(body, &s.profile, envelope(c))
+		return err
+	})
+	return req, err
 }
 
 // envelope copies what a request needs of its headers.
@@ -53,8 +71,9 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 }
 
 // run admits a request and answers it. Every refusal comes before the first
-// byte, as a status of its own.
-func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call) error {
+// byte, as a status of its own. An admitted stream is read through what admitted
+// makes of it.
+func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call, admitted func(*call, infer.Stream) infer.Stream) error {
 	x, admission := s.begin(ctx.Conn(), true)
 	streamed := false
 	defer func() {
@@ -69,6 +88,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call) error {
 	case err != nil:
 		return err
 	}
+	stream = admitted(x, stream)
 	x.attach(stream)
 	if !req.Reply.Stream {
 		return s.answer(ctx, x, req, stream)

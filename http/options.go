@@ -27,6 +27,15 @@ type Options struct {
 	HTTPMetrics *metrics.HTTP
 	Gatherer    prometheus.Gatherer
 
+	// Requests counts requests by key and outcome (nil = nobody does); RequestLog is
+	// given a line of JSON about each when it is over, and must not block (nil = none).
+	Requests   *metrics.Requests
+	RequestLog func(line []byte)
+	// Inspector is asked by administrators for requests in flight; nil = the
+	// endpoints for that do not exist. FaultInjection adds POST /debug/fault.
+	Inspector      infer.Inspector
+	FaultInjection bool
+
 	PerRequestMetrics      bool // `metrics` in responses
 	ForceIncludeUsage      bool // usage on every chunk and a usage chunk, whatever the client asked
 	PromptTokensDetails    bool // cached_tokens in usage
@@ -119,6 +128,9 @@ func (o *Options) validate() error {
 	}
 	if o.RootPath != "" && !strings.HasPrefix(o.RootPath, "/") {
 		return fmt.Errorf("http: Options.RootPath %q does not begin with a slash", o.RootPath)
+	}
+	if o.FaultInjection && o.Inspector == nil {
+		return errors.New("http: Options.FaultInjection needs an Inspector")
 	}
 	if slices.Contains(o.APIKeys, "") {
 		return errors.New("http: Options.APIKeys holds an empty key")

@@ -13,14 +13,21 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 )
 
+// generating are the endpoints that generate text.
+var generating = map[string]parse{
+	"/v1/chat/completions": openai.ParseChat,
+	"/v1/completions":      openai.ParseCompletion,
+}
+
 // addRoutes registers every endpoint. The template given to each is its label
 // in the metrics.
 func (s *Server) addRoutes(app *fiber.App) {
 	post := func(path string, h fiber.Handler) { app.Post(path, matched(path), h) }
 	get := func(path string, h fiber.Handler) { app.Get(path, matched(path), h) }
 
-	post("/v1/chat/completions", s.generate(openai.ParseChat))
-	post("/v1/completions", s.generate(openai.ParseCompletion))
+	for path, parse := range generating {
+		post(path, s.generate(path, parse))
+	}
 	get("/v1/models", s.models)
 	// A model's name may hold slashes; OpenAI's template is shown to the metrics.
 	app.Get("/v1/models/*", matched("/v1/models/{model}"), s.model)
@@ -28,6 +35,19 @@ func (s *Server) addRoutes(app *fiber.App) {
 	post("/detokenize", s.detokenize)
 	for _, path := range []string{"/v1/responses", "/v1/embeddings", "/v1/messages"} {
 		post(path, notImplemented(path))
+	}
+
+	if s.opts.Inspector != nil {
+		get("/v1/requests", s.admin(s.listRequests))
+		app.Get("/v1/requests/*", matched("/v1/requests/{id}"), s.admin(s.getRequest))
+		app.Delete("/v1/requests/*", matched("/v1/requests/{id}"), s.admin(s.deleteRequest))
+	}
+	if s.opts.FaultInjection {
+		fault := s.fault
+		if s.keys.hasAdmin {
+			fault = s.admin(fault)
+		}
+		post("/debug/fault", fault)
 	}
 
 	get("/health", s.health)

@@ -38,6 +38,7 @@ type Server struct {
 	watcher  *watcher
 	conns    connSet
 	calls    callSet
+	ledger   *ledger
 	bodies   budget
 	draining atomic.Bool
 
@@ -61,6 +62,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opts: o, profile: o.profile(), keys: newKeyring(&o), created: time.Now().Unix(), watcher: watcher}
+	s.ledger = newLedger(&o, s.keys.hasAdmin && o.Inspector != nil)
 	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
 	s.calls.calls = make(map[*call]struct{})
 	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)
@@ -132,6 +134,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.conns.closeAll()
+	s.ledger.wait(shutdownGrace)
 	s.watcher.close()
 	return err
 }

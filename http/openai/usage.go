@@ -49,7 +49,12 @@ func (r *Reply) appendMetricsField(dst []byte, m *infer.RequestMetrics) []byte {
 	if m == nil {
 		return append(dst, `,"metrics":null`...)
 	}
-	dst = append(dst, `,"metrics":{"time_to_first_token_ms":`...)
+	return AppendMetrics(append(dst, `,"metrics":`...), m)
+}
+
+// AppendMetrics appends the object of the five values, unknown ones as null.
+func AppendMetrics(dst []byte, m *infer.RequestMetrics) []byte {
+	dst = append(dst, `{"time_to_first_token_ms":`...)
 	dst = appendNullFloat(dst, m.TimeToFirstTokenMs)
 	dst = append(dst, `,"generation_time_ms":`...)
 	dst = appendNullFloat(dst, m.GenerationTimeMs)

@@ -53,6 +53,8 @@ func TestServeFlags(t *testing.T) {
 		{"--api-key a b", func(s *config.Serve) any { return s.APIKeys() }, []string{"a", "b"}, []string{}},
 		{"--api-keys-file f.yaml", func(s *config.Serve) any { return s.HTTP.APIKeysFile }, "f.yaml", ""},
 		{"--admin-api-key a", func(s *config.Serve) any { return s.HTTP.AdminAPIKey }, "a", ""},
+		{"--enable-fault-injection", func(s *config.Serve) any { return s.HTTP.EnableFaultInjection }, true, false},
+		{"--request-log f.jsonl", func(s *config.Serve) any { return s.Logging.RequestLog }, "f.jsonl", ""},
 		{"--served-model-name a b", func(s *config.Serve) any { return s.HTTP.ServedModelName }, []string{"a", "b"}, []string(nil)},
 		{"--enable-request-id-headers", func(s *config.Serve) any { return s.HTTP.EnableRequestIDHeaders }, true, false},
 		{"--root-path /x", func(s *config.Serve) any { return s.HTTP.RootPath }, "/x", ""},

@@ -40,6 +40,7 @@ type HTTPFlags struct {
 	APIKey                       []string  `name:"api-key" sep:"none" placeholder:"KEY" help:"Bearer keys that clients must send one of; or VLLM_API_KEY."`
 	APIKeysFile                  string    `name:"api-keys-file" placeholder:"FILE" help:"YAML file of keys with names, rate limits and weights; beside --api-key."`
 	AdminAPIKey                  string    `name:"admin-api-key" placeholder:"KEY" help:"Key that may list and cancel everybody's requests."`
+	EnableFaultInjection         bool      `negatable:"" help:"Add POST /debug/fault, which makes a batcher fail; for tests and demonstrations."`
 	ServedModelName              []string  `sep:"none" placeholder:"NAME" help:"Names to answer to; the first is echoed and labels the metrics. The model's name if absent."`
 	EnableRequestIDHeaders       bool      `name:"enable-request-id-headers" negatable:"" help:"X-Request-Id on every response."`
 	RootPath                     string    `help:"Path prefix that a proxy in front adds."`
@@ -58,10 +59,11 @@ type HTTPFlags struct {
 
 // LoggingFlags are about what the log says of requests.
 type LoggingFlags struct {
-	EnableLogRequests bool `negatable:"" help:"Log each request: id, prompt, parameters."`
-	MaxLogLen         *int `help:"Most bytes of a prompt or output in the log; no limit if absent."`
-	EnableLogOutputs  bool `negatable:"" help:"Log each output; needs --enable-log-requests."`
-	EnableLogDeltas   bool `negatable:"" default:"true" help:"With --enable-log-outputs, log every piece of a stream too."`
+	EnableLogRequests bool   `negatable:"" help:"Log each request: id, prompt, parameters."`
+	MaxLogLen         *int   `help:"Most bytes of a prompt or output in the log; no limit if absent."`
+	EnableLogOutputs  bool   `negatable:"" help:"Log each output; needs --enable-log-requests."`
+	EnableLogDeltas   bool   `negatable:"" default:"true" help:"With --enable-log-outputs, log every piece of a stream too."`
+	RequestLog        string `placeholder:"FILE" help:"File to append a line of JSON to about each request when it is over: times, tokens, outcome, none of its text."`
 }
 
 // ChatFlags are about conversations.

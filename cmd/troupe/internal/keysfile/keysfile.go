@@ -17,7 +17,7 @@ import (
 // Limits of what a file may hold.
 const (
 	maxFileBytes = 4 << 20
-	maxKeys      = 10_000
+	maxKeys      = 1000 // each has series of its own
 	maxNameBytes = 64
 	maxSecret    = 512
 	maxPerMinute = 1 << 30

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/keysfile"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/reqlog"
+	"github.com/troupe-llm/troupe/http"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/scheduler"
+)
+
+// openFrontDoor opens what the HTTP server needs and can be found wrong before
+// anything large is loaded.
+func (s *server) openFrontDoor() (err error) {
+	if s.keys, err = keysfile.Load(s.cfg.HTTP.APIKeysFile, s.cfg.HTTP.AdminAPIKey); err != nil {
+		return err
+	}
+	path := s.cfg.Logging.RequestLog
+	if path == "" {
+		return nil
+	}
+	s.records, err = recordlog.Open(path, recordlog.Options{Warn: func(message string) { s.log.Warn(message) }})
+	if err == nil {
+		s.closers = append(s.closers, s.records.Close)
+	}
+	return err
+}
+
+func (s *server) keyNames() []string {
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// wantsTimes reports whether anybody asks for the times of single requests:
+// clients or those who read records.
+func (s *server) wantsTimes() bool {
+	isAdmin := func(k http.Key) bool { return k.Admin }
+	return s.cfg.Metrics.EnablePerRequestMetrics || s.records != nil || slices.ContainsFunc(s.keys, isAdmin)
+}
+
+func (s *server) makeHTTP(m *Main) (err error) {
+	cfg := s.cfg
+	var generator infer.Generator = s.engine
+	if cfg.Logging.EnableLogRequests {
+		o := reqlog.Options{Logger: s.log, MaxLen: -1, Outputs: cfg.Logging.EnableLogOutputs, Deltas: cfg.Logging.EnableLogDeltas}
+		if n := cfg.Logging.MaxLogLen; n != nil {
+			o.MaxLen = *n
+		}
+		generator = reqlog.Wrap(generator, o)
+	}
+	// An engine that cannot be looked into has no endpoints for that.
+	inspector, _ := any(s.engine).(infer.Inspector)
+	o := http.Options{
+		Generator: generator, Version: version(), Logger: logline.New(m.Stderr, logline.ParseLevel(cfg.HTTP.UvicornLogLevel)),
+		HTTPMetrics: metrics.NewHTTP(s.registry), Gatherer: s.registry, Requests: metrics.NewRequests(s.registry, s.keyNames()),
+		Inspector: inspector, FaultInjection: cfg.HTTP.EnableFaultInjection,
+		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, ForceIncludeUsage: cfg.Metrics.EnableForceIncludeUsage,
+		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
+		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
+		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
+		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
+		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
+		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
+		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
+		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),
+		AccessLog:    !cfg.HTTP.DisableUvicornAccessLog, AccessLogExclude: cfg.HTTP.DisableAccessLogForEndpoints,
+	}
+	if s.records != nil {
+		o.RequestLog = s.records.Add
+	}
+	if s.http, err = http.New(o); err == nil {
+		s.closers = append(s.closers, s.shutDown)
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRequestLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "requests.jsonl")
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--request-log", path, "--admin-api-key", "root")
+	status, text := post(t, r.url+"/v1/completions", `{"prompt":"The capital of France is","max_tokens":4,"temperature":0}`)
+	require.Equal(t, 200, status)
+	require.NotContains(t, text, `"metrics"`, "records have the times, answers only if asked for")
+	status, _ = post(t, r.url+"/v1/completions", `{"prompt":""}`)
+	require.Equal(t, 400, status)
+	r.stop(t)
+
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], `"status":200,"finish_reason":`)
+	require.Contains(t, lines[0], `"num_output_tokens":4`)
+	require.NotContains(t, lines[0], "France")
+	require.Contains(t, lines[1], `"finish_reason":"refused","error":"malformed"`)
+	var record struct{ Metrics map[string]float64 }
+	require.NoError(t, json.Unmarshal(b[:len(lines[0])], &record))
+	require.Len(t, record.Metrics, 5)
+
+	code, _, stderr := execute(t, "", "serve", "--request-log", filepath.Join(path, "x"))
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "--request-log")
+}
