@@ -17,9 +17,10 @@ type step struct {
 	kv      compute.KVCache
 	sampler rowSampler
 
-	batch compute.Batch
-	rows  []logitsRow // rows of the batch whose logits are needed, in plan order
-	ids   []int32     // their numbers, parallel to rows
+	batch   compute.Batch
+	rows    []logitsRow   // rows of the batch whose logits are needed, in plan order
+	ids     []int32       // their numbers, parallel to rows
+	queries compute.Batch // the batch with only those parts of sequences that hold rows
 
 	// Where this step's results go; the receiver of the result owns them.
 	tokens   []int32               // backing of all NewTokenIDs
@@ -57,7 +58,7 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 	if len(s.batch.TokenIDs) == 0 {
 		return res, nil
 	}
-	s.model.forward(s.kv, &s.batch)
+	s.model.forward(s.kv, &s.batch, &s.queries)
 	if err := s.readLogits(plan, res); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 func (s *step) prepare(plan *infer.StepPlan, res *infer.StepResult) error {
 	b := &s.batch
 	b.TokenIDs, b.Positions, b.SlotMapping = b.TokenIDs[:0], b.Positions[:0], b.SlotMapping[:0]
-	b.Seqs, s.rows, s.ids = b.Seqs[:0], s.rows[:0], s.ids[:0]
+	b.Seqs, s.rows, s.ids, s.queries.Seqs = b.Seqs[:0], s.rows[:0], s.ids[:0], s.queries.Seqs[:0]
 	samples, withLogprobs := 0, 0
 	for i := range plan.Sequences {
 		p := &plan.Sequences[i]
@@ -95,6 +96,7 @@ func (s *step) prepare(plan *infer.StepPlan, res *infer.StepResult) error {
 			}
 		}
 	}
+	s.queries.TokenIDs, s.queries.Positions, s.queries.SlotMapping = b.TokenIDs, b.Positions, b.SlotMapping
 	s.tokens = make([]int32, 0, samples)
 	s.logprobs = nil
 	if withLogprobs > 0 {
@@ -157,12 +159,21 @@ func numPromptLogprobs(p *infer.ScheduledSequence) int {
 
 // addRows lists the rows of the sequence just added that need logits.
 func (s *step) addRows(p *infer.ScheduledSequence, seq int32) {
-	last := &s.batch.Seqs[len(s.batch.Seqs)-1]
-	for i := range numPromptLogprobs(p) {
-		s.need(logitsRow{row: int32(last.QueryStart + i), seq: seq, target: p.PromptTokenIDs[p.StartPos+i+1]})
+	q := s.batch.Seqs[len(s.batch.Seqs)-1]
+	described := numPromptLogprobs(p)
+	for i := range described {
+		s.need(logitsRow{row: int32(q.QueryStart + i), seq: seq, target: p.PromptTokenIDs[p.StartPos+i+1]})
 	}
+	last := q.QueryStart + q.QueryLen - 1
 	if p.Sample {
-		s.need(logitsRow{row: int32(last.QueryStart + last.QueryLen - 1), seq: seq, target: sampleRow})
+		s.need(logitsRow{row: int32(last), seq: seq, target: sampleRow})
+	}
+	switch {
+	case described > 0:
+		s.queries.Seqs = append(s.queries.Seqs, q)
+	case p.Sample:
+		q.QueryStart, q.QueryLen = last, 1
+		s.queries.Seqs = append(s.queries.Seqs, q)
 	}
 }
 
