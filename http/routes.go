@@ -22,8 +22,17 @@ var generating = map[string]parse{
 // addRoutes registers every endpoint. The template given to each is its label
 // in the metrics.
 func (s *Server) addRoutes(app *fiber.App) {
-	post := func(path string, h fiber.Handler) { app.Post(path, matched(path), h) }
-	get := func(path string, h fiber.Handler) { app.Get(path, matched(path), h) }
+	post := func(path string, h fiber.Handler) {
+		s.opts.HTTPMetrics.Preset(path, fiber.MethodPost)
+		app.Post(path, matched(path), h)
+	}
+	get := func(path string, h fiber.Handler) {
+		s.opts.HTTPMetrics.Preset(path, fiber.MethodGet)
+		app.Get(path, matched(path), h)
+	}
+	for _, method := range []string{fiber.MethodGet, fiber.MethodPost} {
+		s.opts.HTTPMetrics.Preset(noRoute, method)
+	}
 
 	for path, parse := range generating {
 		post(path, s.generate(path, parse))

@@ -72,6 +72,14 @@ func NewHTTP(reg prometheus.Registerer) *HTTP {
 	return h
 }
 
+// Preset makes the series of a route that is served, at zero. On a nil *HTTP it
+// does nothing.
+func (h *HTTP) Preset(handler, method string) {
+	if h != nil && !untracked(handler) {
+		h.route(handler, boundedMethod(method))
+	}
+}
+
 // HTTPRequest is what is recorded of one request and its response.
 type HTTPRequest struct {
 	Handler  string        // the route's template, one of a fixed set; "none" if no route matched
