@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"cmp"
 	"math"
 	"strings"
 )
@@ -304,15 +305,13 @@ func (r *run) order(op string, a, b Value, depth int) (n int, ordered bool, err 
 	if err := r.step(); err != nil {
 		return 0, false, err
 	}
-	_, af, aFloat, aOK := asNumber(a)
-	_, bf, bFloat, bOK := asNumber(b)
+	ai, af, aFloat, aOK := asNumber(a)
+	bi, bf, bFloat, bOK := asNumber(b)
 	switch {
 	case aOK && bOK && !aFloat && !bFloat:
-		x, _, _, _ := asNumber(a)
-		y, _, _, _ := asNumber(b)
-		return sign3(x < y, x > y), true, nil
+		return cmp.Compare(ai, bi), true, nil
 	case aOK && bOK:
-		return sign3(af < bf, af > bf), af == af && bf == bf, nil
+		return cmp.Compare(af, bf), af == af && bf == bf, nil
 	}
 	switch x := a.(type) {
 	case Text:
@@ -341,16 +340,6 @@ func (r *run) order(op string, a, b Value, depth int) (n int, ordered bool, err 
 		return 0, false, r.undefined(u)
 	}
 	return 0, false, r.errorf("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
-}
-
-func sign3(less, more bool) int {
-	switch {
-	case less:
-		return -1
-	case more:
-		return 1
-	}
-	return 0
 }
 
 // contains is "v in box".

@@ -34,10 +34,10 @@ func (t Text) ClientSpans() []infer.Span { return t.marks }
 
 // Slice returns the bytes from i to j.
 func (t Text) Slice(i, j int) Text {
-	out := Text{s: t.s[i:j]}
 	if i >= j {
 		return Text{}
 	}
+	out := Text{s: t.s[i:j]}
 	first := sort.Search(len(t.marks), func(k int) bool { return t.marks[k].End > i })
 	last := first
 	for last < len(t.marks) && t.marks[last].Start < j {

@@ -115,17 +115,25 @@ func (d *Dict) set(key, v Value) bool {
 		d.keys, d.vals = make([]Value, 0, 4), make([]Value, 0, 4) // a message, a tool, a function
 	}
 	d.keys, d.vals = append(d.keys, key), append(d.vals, v)
-	switch {
-	case d.index != nil:
+	if d.index != nil {
 		d.index[k] = len(d.keys) - 1
-	case len(d.keys) > smallDict:
-		d.index = make(map[dictKey]int, 2*len(d.keys))
-		for i, v := range d.keys {
-			o, _ := keyOf(v)
-			d.index[o] = i
-		}
+	} else {
+		d.makeIndex()
 	}
 	return true
+}
+
+// makeIndex makes the index, if there are enough keys for one.
+func (d *Dict) makeIndex() {
+	d.index = nil
+	if len(d.keys) <= smallDict {
+		return
+	}
+	d.index = make(map[dictKey]int, 2*len(d.keys))
+	for i, v := range d.keys {
+		k, _ := keyOf(v)
+		d.index[k] = i
+	}
 }
 
 // Each calls f for every entry whose key is a string, in order.
@@ -144,14 +152,7 @@ func (d *Dict) Delete(name string) {
 		return
 	}
 	d.keys, d.vals = slices.Delete(d.keys, i, i+1), slices.Delete(d.vals, i, i+1)
-	d.index = nil
-	if len(d.keys) > smallDict {
-		d.index = make(map[dictKey]int, 2*len(d.keys))
-		for i, v := range d.keys {
-			o, _ := keyOf(v)
-			d.index[o] = i
-		}
-	}
+	d.makeIndex()
 }
 
 // namespace is the object whose attributes {% set ns.x = … %} may change.
