@@ -18,16 +18,17 @@ import (
 // who counts tokens ever waits for somebody who asks to come in.
 type admission struct {
 	maxReqs, maxTokens int // 0 = no bound
-	maxRunning         int // sequences that run at a time: scheduler.Config.MaxNumSeqs
+	maxRunning         int // sequences that run at a time: scheduler.Config.MaxNumSeqs of all batchers
 	clock              func() int64
 
 	door         sync.Mutex   // serialises admit; check and booking are one act
 	live         atomic.Int64 // places not gone
 	queued       atomic.Int64 // places that were never selected for a step
 	queuedTokens atomic.Int64 // prompt tokens of those
-	// blocked: the scheduler's last pass left sequences waiting, so that a free
-	// slot means nothing (the KV cache is full, say).
-	blocked atomic.Bool
+	living       atomic.Int64 // batchers that live
+	// blocked counts those whose scheduler's last pass left sequences waiting, so
+	// that a free slot means nothing (the KV cache is full, say).
+	blocked atomic.Int64
 	pace    pace
 }
 
@@ -36,6 +37,8 @@ type place struct {
 	admission *admission
 	numTokens int64
 	left, out atomic.Bool // made leaveQueue and release happen once each
+	// load is the count of the batcher that the sequence is assigned to; nil = none.
+	load atomic.Pointer[atomic.Int64]
 }
 
 // admit books places for prompts of the given token counts, all or none.
@@ -67,7 +70,7 @@ func (a *admission) admit(numTokens []int) ([]*place, *infer.Error, string) {
 // refused: limits are about waiting.
 func (a *admission) refuse(total int) (*infer.Error, string) {
 	waiting := a.waiting()
-	free := !a.blocked.Load() && int(a.live.Load()) < a.maxRunning
+	free := !a.isBlocked() && int(a.live.Load()) < a.maxRunning
 	switch {
 	case free:
 		return nil, ""
@@ -91,10 +94,16 @@ func (a *admission) overloaded(format string, value, limit int) *infer.Error {
 // are free slots are not waiting.
 func (a *admission) waiting() int {
 	beyond := int(a.live.Load()) - a.maxRunning
-	if a.blocked.Load() {
+	if a.isBlocked() {
 		return max(beyond, int(a.queued.Load()))
 	}
 	return max(beyond, 0)
+}
+
+// isBlocked reports whether no batcher that lives can take another sequence now.
+func (a *admission) isBlocked() bool {
+	n := a.blocked.Load()
+	return n > 0 && n >= a.living.Load()
 }
 
 // leaveQueue reports that the sequence was selected for its first step, or will
@@ -113,6 +122,29 @@ func (p *place) release() {
 	p.leaveQueue()
 	if p.out.CompareAndSwap(false, true) {
 		p.admission.live.Add(-1)
+	}
+	p.unseat()
+}
+
+// seat counts the sequence at a batcher, and no longer at the one before. It may
+// have ended meanwhile.
+func (p *place) seat(load *atomic.Int64) {
+	if p == nil {
+		return
+	}
+	load.Add(1)
+	if before := p.load.Swap(load); before != nil {
+		before.Add(-1)
+	}
+	if p.out.Load() {
+		p.unseat()
+	}
+}
+
+// unseat counts the sequence at no batcher.
+func (p *place) unseat() {
+	if load := p.load.Swap(nil); load != nil {
+		load.Add(-1)
 	}
 }
 

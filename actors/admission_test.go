@@ -49,14 +49,14 @@ func TestBlockedQueueCountsAllThatWait(t *testing.T) {
 		require.Nil(t, err)
 		places[0].leaveQueue()
 	}
-	a.blocked.Store(true)
+	a.blocked.Store(1)
 	for range 2 {
 		_, err, _ := a.admit([]int{1})
 		require.Nil(t, err)
 	}
 	_, err, _ := a.admit([]int{1})
 	require.NotNil(t, err)
-	a.blocked.Store(false)
+	a.blocked.Store(0)
 	_, err, _ = a.admit([]int{1})
 	require.Nil(t, err)
 }

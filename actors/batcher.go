@@ -20,10 +20,12 @@ import (
 // a SequenceOutput or a SequenceInterrupted; at most one step is in flight;
 // outputs of a sequence leave in token order, one per step.
 type BatcherActor struct {
-	env    *environment
-	epoch  uint64
-	device *device
-	self   *actor.PID
+	env     *environment
+	index   int // its number; each life has an epoch of its own
+	epoch   uint64
+	device  *device
+	metrics *metrics.Engine
+	self    *actor.PID
 
 	sequences map[infer.SeqID]*entry // those the scheduler knows
 	inFlight  *infer.StepPlan        // launched and not committed; nil = idle
@@ -32,6 +34,7 @@ type BatcherActor struct {
 	report    func(*StepDone)        // sends to this actor's mailbox
 	watchdog  timer                  // of the step in flight; nil = none
 	outgoing  []delivery             // scratch of commit
+	blocked   bool                   // counts in admission.blocked
 }
 
 // entry is what the batcher keeps of a sequence.
@@ -65,7 +68,7 @@ func (b *BatcherActor) Receive(c actor.Context) {
 		b.release(c)
 	case *actor.Stopped:
 	default:
-		b.env.metrics.ObserveUnknownMessage("batcher")
+		b.metrics.ObserveUnknownMessage("batcher")
 	}
 }
 
@@ -149,8 +152,8 @@ func (b *BatcherActor) stampScheduled() {
 
 func (b *BatcherActor) observe() {
 	stats := b.device.scheduler.Stats()
-	b.env.admission.blocked.Store(stats.NumWaiting > 0)
-	b.env.metrics.ObserveStep(metrics.StepStats{
+	b.setBlocked(stats.NumWaiting > 0)
+	b.metrics.ObserveStep(metrics.StepStats{
 		NumRunning:          stats.NumRunning,
 		NumWaiting:          stats.NumWaiting,
 		NumWaitingDeferred:  stats.NumWaitingDeferred,
@@ -161,6 +164,13 @@ func (b *BatcherActor) observe() {
 		PrefixCacheQueries:  stats.PrefixCacheQueries,
 		PrefixCacheHits:     stats.PrefixCacheHits,
 	})
+}
+
+func (b *BatcherActor) setBlocked(blocked bool) {
+	if blocked != b.blocked {
+		b.blocked = blocked
+		b.env.admission.blocked.Add(map[bool]int64{true: 1, false: -1}[blocked])
+	}
 }
 
 // stepDone commits a step and launches the next one before it hands out the
@@ -181,7 +191,7 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 // fail stops the batcher because of the step in flight.
 func (b *BatcherActor) fail(c actor.Context, fault error) {
 	b.fault = fault
-	b.env.logger.Error("step failed", "epoch", b.epoch, "step", b.inFlight.StepID,
+	b.env.logger.Error("step failed", "batcher", b.index, "epoch", b.epoch, "step", b.inFlight.StepID,
 		"sequences", len(b.inFlight.Sequences), "error", fault)
 	c.Stop(c.Self())
 }
@@ -286,6 +296,7 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 // the actor stops, after a failed step, a panic, or with the tree.
 func (b *BatcherActor) release(c actor.Context) {
 	b.unwatch()
+	b.setBlocked(false)            // an empty scheduler leaves nobody waiting
 	for _, d := range b.outgoing { // a panic came between commit and fan-out
 		if d.output != nil {
 			c.Send(d.to, d.output)

@@ -19,7 +19,7 @@ func (w *workbench) newBatcher(o testkit.DeviceOptions) (*actor.PID, *testkit.De
 	dev, err := openDevice(&Config{NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: w.clock.Now}, 0)
 	require.NoError(w.t, err)
 	dev.run = func(f func()) { f() }
-	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev}
+	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev, metrics: w.env.metrics(0)}
 	pid := w.recorder.SpawnChild(func() actor.Actor { return batcher })
 	w.t.Cleanup(func() {
 		w.env.root.Stop(pid)

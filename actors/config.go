@@ -42,10 +42,14 @@ type Config struct {
 	Model       infer.ModelInfo
 	EOSTokenIDs []int32
 
-	Metrics           *metrics.Engine // nil = no series (--disable-log-stats)
-	PerRequestMetrics bool            // Final.Metrics is filled where attributable
-	Clock             func() int64    // nanoseconds, monotonic, > 0; nil = infer.Now
-	Logger            *slog.Logger    // nil = nothing is logged
+	// DataParallelSize is the number of batchers, each with a runner, a scheduler
+	// and a thread of its own; 0 = 1.
+	DataParallelSize int
+
+	Metrics           []*metrics.Engine // by batcher; nil = no series (--disable-log-stats)
+	PerRequestMetrics bool              // Final.Metrics is filled where attributable
+	Clock             func() int64      // nanoseconds, monotonic, > 0; nil = infer.Now
+	Logger            *slog.Logger      // nil = nothing is logged
 
 	Seed        uint64 // start of the seeds drawn for requests that give none
 	MaxLogprobs int    // cap on NumLogprobs and NumPromptLogprobs; -1 = the whole vocabulary
@@ -82,6 +86,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("actors: Config.Tokenizer is nil")
 	case c.NewRunner == nil:
 		return c, errors.New("actors: Config.NewRunner is nil")
+	case c.DataParallelSize < 0:
+		return c, errors.New("actors: Config.DataParallelSize is negative")
+	case len(c.Metrics) > 0 && len(c.Metrics) != max(c.DataParallelSize, 1):
+		return c, errors.New("actors: Config.Metrics must have one entry per batcher")
 	case c.StepTimeout < 0:
 		return c, errors.New("actors: Config.StepTimeout is negative")
 	case len(c.Model.ServedNames) == 0:
@@ -98,6 +106,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Scheduler.MaxModelLen == 0 {
 		c.Scheduler.MaxModelLen = c.Model.MaxModelLen
 	}
+	c.DataParallelSize = max(c.DataParallelSize, 1)
 	c.StreamInterval = max(c.StreamInterval, 1)
 	if c.StreamBufferBytes <= 0 {
 		c.StreamBufferBytes = defaultStreamBufferBytes

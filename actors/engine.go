@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,24 +30,41 @@ type Engine struct {
 
 var _ infer.Generator = (*Engine)(nil)
 
-// NewEngine opens the device and starts the actors. The caller ends it with Close.
+// NewEngine opens the devices and starts the actors. The caller ends it with Close.
 func NewEngine(c Config) (*Engine, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), closed: make(chan error, 1)}
-	d, err := openDevice(&e.config, 0)
+	slots, err := openSlots(&e.config)
 	if err != nil {
 		return nil, err
 	}
-	e.fitContext(d.runner.Spec())
+	for _, slot := range slots {
+		e.fitContext(slot.device.runner.Spec())
+	}
 	e.env = newEnvironment(&e.config, newSystem(c.Logger))
 	e.supervisor = e.env.root.Copy().WithGuardian(e.env.strategy).SpawnPrefix(
 		actor.PropsFromProducer(func() actor.Actor {
-			return &SupervisorActor{env: e.env, config: &e.config, device: d, closed: e.closed}
+			return &SupervisorActor{env: e.env, config: &e.config, slots: slots, closed: e.closed}
 		}, actor.WithSupervisor(e.env.strategy)), "engine")
 	return e, nil
+}
+
+// openSlots opens all devices, or none.
+func openSlots(c *Config) (slots []*slot, err error) {
+	for i := range c.DataParallelSize {
+		d, err := openDevice(c, i)
+		if err != nil {
+			for _, slot := range slots {
+				err = errors.Join(err, slot.device.close())
+			}
+			return nil, err
+		}
+		slots = append(slots, &slot{index: i, device: d})
+	}
+	return slots, nil
 }
 
 // fitContext lowers the context length to what the KV cache can hold for one
@@ -90,7 +108,7 @@ func (e *Engine) accepts(ctx context.Context) error {
 		return err
 	}
 	if err, reason := e.env.admission.refuse(0); err != nil {
-		e.env.metrics.ObserveAdmissionRejection(reason)
+		e.env.metrics(0).ObserveAdmissionRejection(reason)
 		return err
 	}
 	return nil
@@ -104,7 +122,7 @@ func (e *Engine) admit(j *job) error {
 	}
 	places, err, reason := e.env.admission.admit(numTokens)
 	if err != nil {
-		e.env.metrics.ObserveAdmissionRejection(reason)
+		e.env.metrics(0).ObserveAdmissionRejection(reason)
 		return err
 	}
 	for i := range places {

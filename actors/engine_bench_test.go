@@ -27,7 +27,7 @@ func BenchmarkEngine(b *testing.B) {
 	b.Run("metrics=all", func(b *testing.B) {
 		benchEngine(b, func(c *actors.Config) {
 			c.PerRequestMetrics = true
-			c.Metrics = metrics.NewEngine(prometheus.NewRegistry(), metrics.EngineOptions{ModelName: "null", Engine: "0", MaxModelLen: 1 << 20})
+			c.Metrics = []*metrics.Engine{metrics.NewEngine(prometheus.NewRegistry(), metrics.EngineOptions{ModelName: "null", Engine: "0", MaxModelLen: 1 << 20})}
 		})
 	})
 }

@@ -31,7 +31,7 @@ type environment struct {
 	root      *actor.RootContext
 	strategy  actor.SupervisorStrategy
 	tokenizer *tokenizer.Tokenizer
-	metrics   *metrics.Engine
+	series    []*metrics.Engine // by batcher; nil = none
 	logger    *slog.Logger
 	clock     func() int64
 	after     func(time.Duration, func()) timer
@@ -50,14 +50,14 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		root:      system.Root,
 		strategy:  &stopOnFailure{logger: c.Logger},
 		tokenizer: c.Tokenizer,
-		metrics:   c.Metrics,
+		series:    c.Metrics,
 		logger:    c.Logger,
 		clock:     c.Clock,
 		after:     afterFunc,
 		abandoned: newAbandonment(afterFunc, c.Logger),
 		admission: &admission{
 			maxReqs: c.MaxQueuedReqs, maxTokens: c.MaxQueuedTokens,
-			maxRunning: c.Scheduler.MaxNumSeqs, clock: c.Clock,
+			maxRunning: c.Scheduler.MaxNumSeqs * c.DataParallelSize, clock: c.Clock,
 		},
 		registry:          newRegistry(),
 		health:            new(atomic.Int32),
@@ -65,4 +65,13 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		streamInterval:    c.StreamInterval,
 		stepTimeout:       c.StepTimeout,
 	}
+}
+
+// metrics returns a batcher's series. What belongs to no batcher is booked under
+// the first one's.
+func (e *environment) metrics(batcher int) *metrics.Engine {
+	if batcher >= len(e.series) {
+		return nil
+	}
+	return e.series[batcher]
 }

@@ -42,8 +42,8 @@ func newWorkbench(t *testing.T) *workbench {
 	logger := testLogger()
 	w.recorder = testkit.NewRecorder(t, testkit.System())
 	w.env = &environment{
-		metrics: metrics.NewEngine(w.series, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128}),
-		root:    testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
+		series: []*metrics.Engine{metrics.NewEngine(w.series, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})},
+		root:   testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
 		logger: logger, clock: w.clock.Now, admission: &admission{maxRunning: 8, clock: w.clock.Now},
 		registry: newRegistry(), health: new(atomic.Int32), perRequestMetrics: true, streamInterval: 1,
 		after: func(d time.Duration, f func()) timer {

@@ -44,7 +44,7 @@ func TestQueueLimit(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	e := startEngine(t, h.Device, func(c *actors.Config) {
 		c.Scheduler.MaxNumSeqs, c.MaxQueuedReqs = 1, 4
-		c.Metrics = metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+		c.Metrics = []*metrics.Engine{metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})}
 	})
 	var streams []infer.Stream
 	refused := 0
@@ -187,7 +187,7 @@ func TestBooks(t *testing.T) {
 		return testkit.NextToken(history, p)
 	}})
 	e := startEngine(t, d, func(c *actors.Config) {
-		c.Metrics = metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+		c.Metrics = []*metrics.Engine{metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})}
 	})
 	s.play(d, func(step int, plan *infer.StepPlan) error {
 		if step == 7 {
@@ -253,7 +253,7 @@ func TestBooksLeaveOutWhatAStopStringCutOff(t *testing.T) {
 	})
 	e := startEngine(t, d, func(c *actors.Config) {
 		c.Scheduler.EnablePrefixCaching = false
-		c.Metrics = metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})
+		c.Metrics = []*metrics.Engine{metrics.NewEngine(reg, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})}
 	})
 	billed, prompts := 0, 0
 	drawn := func() float64 { return histogramSum(t, reg, "vllm:iteration_tokens_total") }

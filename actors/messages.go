@@ -1,9 +1,12 @@
 package actors
 
 import (
+	"sync/atomic"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 )
 
 // Messages are immutable once sent, and sent as pointers with a plain Send. None
@@ -79,7 +82,9 @@ type SequenceInterrupted struct {
 // without one. It is answered by one BatcherReady.
 type AwaitBatcher struct {
 	ReplyTo *actor.PID
-	Epoch   uint64 // of the batcher known to be dead
+	Epoch   uint64 // of the batcher known to be dead; 0 = none
+
+	place *place // counts at the batcher that the answer names
 }
 
 // BatcherReady names the batcher to (re)submit to. Sender: the supervisor, in
@@ -88,6 +93,9 @@ type BatcherReady struct {
 	PID   *actor.PID // nil with Err
 	Epoch uint64     // of that batcher
 	Err   *infer.Error
+
+	metrics *metrics.Engine
+	load    *atomic.Int64 // sequences assigned to it
 }
 
 // SequenceFinished ends one choice. Sender: the sequence, exactly once, after
@@ -97,6 +105,7 @@ type SequenceFinished struct {
 	FinishReason    infer.FinishReason
 	NumTokens       int
 	NumCachedTokens int
+	NumRecoveries   int // batchers that died under it
 	Stamps          infer.Stamps
 	Err             *infer.Error // with FinishError
 }

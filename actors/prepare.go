@@ -17,7 +17,7 @@ import (
 const maxSequencesPerRequest = 16384
 
 // job is a request that has passed every check: what the actors work on. It
-// never changes.
+// does not change once they do.
 type job struct {
 	request         *infer.Request
 	stream          *stream
@@ -33,6 +33,8 @@ type sequenceSpec struct {
 	prompt *prompt
 	params *infer.SamplingParams
 	place  *place
+	// batcher is the one to submit to first; nil = none lived.
+	batcher *BatcherReady
 }
 
 // prompt is shared by its choices.

@@ -77,7 +77,7 @@ func TestRequestTemplate(t *testing.T) {
 func TestMetricsAllocateNothingPerToken(t *testing.T) {
 	perToken := func(m *metrics.Engine, perRequest bool) float64 {
 		w := newWorkbench(t)
-		w.env.metrics, w.env.perRequestMetrics = m, perRequest
+		w.env.series, w.env.perRequestMetrics = []*metrics.Engine{m}, perRequest
 		j := w.newJob(1, func(p *infer.SamplingParams) { p.IgnoreEOS = true })
 		s := newSequenceActor(w.env, j, &j.sequences[0])
 		s.tokenIDs = make([]int32, 0, 1<<12)

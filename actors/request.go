@@ -20,7 +20,7 @@ import (
 type RequestActor struct {
 	env     *environment
 	job     *job
-	batcher *BatcherReady // where the children submit to first
+	metrics *metrics.Engine
 
 	choices    []SequenceFinished // by index; valid if FinishReason is set
 	indexOf    map[string]int     // child PID id to choice, for those not terminated
@@ -55,7 +55,7 @@ func (r *RequestActor) Receive(c actor.Context) {
 		r.abandon()
 	case *actor.Stopped:
 	default:
-		r.env.metrics.ObserveUnknownMessage("request")
+		r.metrics.ObserveUnknownMessage("request")
 	}
 }
 
@@ -72,7 +72,7 @@ func (r *RequestActor) start(c actor.Context) {
 	r.numRunning = len(specs)
 	for i := range specs {
 		sequence := newSequenceActor(r.env, r.job, &specs[i])
-		sequence.supervisor, sequence.batcher = c.Parent(), r.batcher
+		sequence.supervisor = c.Parent()
 		pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return sequence }, r.childOptions...), "sequence")
 		r.indexOf[pid.Id] = i
 	}
@@ -101,7 +101,7 @@ func (r *RequestActor) cancel(c actor.Context, reason infer.CancelReason) {
 	}
 	r.cancelled = reason
 	if reason == infer.CancelSlowClient {
-		r.env.metrics.ObserveSlowClient()
+		r.metrics.ObserveSlowClient()
 	}
 	r.cancelChildren(c, &Cancel{Reason: reason})
 }
@@ -145,9 +145,9 @@ func (r *RequestActor) conclude() {
 		r.cancelled = "" // it came too late to take anything from the client
 	}
 	final := r.final()
-	r.env.metrics.ObserveRequestFinish(metrics.RequestFinish{
+	r.metrics.ObserveRequestFinish(metrics.RequestFinish{
 		E2E:                    r.env.clock() - r.job.request.Arrival,
-		Reason:                 r.reason(),
+		Reason:                 final.FinishReason,
 		NumPromptTokens:        r.job.numPromptTokens,
 		MaxNumGenerationTokens: r.longest(),
 		MaxTokensParam:         r.job.sequences[0].params.MaxTokens,
@@ -172,7 +172,10 @@ func (r *RequestActor) isComplete() bool {
 // final computes the bill. Metrics need a request that is one sequence: times
 // of several cannot be told apart in one object.
 func (r *RequestActor) final() *infer.Final {
-	final := &infer.Final{Usage: r.usage(), Err: r.err}
+	final := &infer.Final{Usage: r.usage(), FinishReason: r.reason(), Err: r.err}
+	for i := range r.choices {
+		final.NumRecoveries = max(final.NumRecoveries, r.choices[i].NumRecoveries)
+	}
 	if final.Err == nil {
 		final.Err = cancelError(r.cancelled)
 	}

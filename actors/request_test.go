@@ -30,7 +30,10 @@ func newRequest(t *testing.T, n int) *requestBench {
 }
 
 func (b *requestBench) spawn() {
-	request := &RequestActor{env: b.env, job: b.job, batcher: &BatcherReady{PID: b.batcher.PID, Epoch: 1}}
+	for i := range b.job.sequences {
+		b.job.sequences[i].batcher = &BatcherReady{PID: b.batcher.PID, Epoch: 1, metrics: b.env.metrics(0)}
+	}
+	request := &RequestActor{env: b.env, job: b.job, metrics: b.env.metrics(0)}
 	request.childOptions = []actor.PropsOption{actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 30))}
 	b.pid = b.recorder.SpawnChild(func() actor.Actor { return request }, actor.WithSupervisor(b.env.strategy))
 }

@@ -29,6 +29,7 @@ type SequenceActor struct {
 	stream     *stream
 	supervisor *actor.PID
 	batcher    *BatcherReady // the one submitted to last, or to submit to; PID nil = none yet
+	metrics    *metrics.Engine
 
 	waiting  bool // for BatcherReady
 	owed     bool // the batcher lives and has not given its terminal answer
@@ -36,6 +37,7 @@ type SequenceActor struct {
 
 	tokenIDs       []int32      // output so far; appended to only
 	stamps         infer.Stamps // zero fields = not known
+	recoveries     int          // batchers that died under it
 	crashes        int          // failed steps it was aboard of since the last token
 	numCached      int          // prompt tokens found in the prefix cache, by the first batcher
 	numPreemptions int          // by batchers that died; the present one's come on top
@@ -47,10 +49,17 @@ type SequenceActor struct {
 }
 
 func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceActor {
-	return &SequenceActor{
+	s := &SequenceActor{
 		env: env, request: j.request, spec: spec, stream: j.stream,
+		batcher: spec.batcher, metrics: env.metrics(0),
 		transcript: newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
 	}
+	if s.batcher == nil {
+		s.batcher = &BatcherReady{}
+	} else {
+		s.metrics = s.batcher.metrics
+	}
+	return s
 }
 
 // Receive implements actor.Actor.
@@ -72,7 +81,7 @@ func (s *SequenceActor) Receive(c actor.Context) {
 		s.leave(c)
 	case *actor.Stopped:
 	default:
-		s.env.metrics.ObserveUnknownMessage("sequence")
+		s.metrics.ObserveUnknownMessage("sequence")
 	}
 }
 
@@ -111,7 +120,7 @@ func (s *SequenceActor) submit(c actor.Context) {
 
 func (s *SequenceActor) await(c actor.Context) {
 	s.waiting = true
-	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch})
+	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place})
 }
 
 // batcherTerminated asks for another batcher. Outputs that the dead one sent are
@@ -137,9 +146,16 @@ func (s *SequenceActor) batcherReady(c actor.Context, m *BatcherReady) {
 		s.finish(c, infer.FinishError, m.Err)
 		return
 	}
-	s.batcher = m
+	resubmitted := s.batcher.PID != nil
+	s.batcher, s.metrics = m, m.metrics
 	s.numPreemptions += s.preemptions
 	s.preemptions = 0
+	if resubmitted {
+		s.recoveries++
+		s.metrics.ObserveResubmission()
+		s.env.logger.Info("sequence resubmitted", "request", s.request.ID, "sequence", s.spec.id, "choice", s.spec.index,
+			"tokens", len(s.tokenIDs), "epoch", m.Epoch)
+	}
 	s.submit(c)
 }
 
@@ -148,10 +164,16 @@ func (s *SequenceActor) interrupted(c actor.Context, m *SequenceInterrupted) {
 	if m.Epoch != s.batcher.Epoch || s.finished {
 		return
 	}
+	before := s.crashes
 	s.stamps, s.crashes = m.Stamps, m.Crashes
-	if m.Err != nil {
+	switch {
+	case m.Err != nil:
 		s.owed = false
 		s.finish(c, infer.FinishError, m.Err)
+	case before == 0 && m.Crashes > 0:
+		s.metrics.ObserveQuarantine()
+		s.env.logger.Info("sequence quarantined", "request", s.request.ID, "sequence", s.spec.id, "choice", s.spec.index,
+			"tokens", len(s.tokenIDs), "epoch", m.Epoch)
 	}
 }
 
@@ -216,19 +238,19 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 // before, 0 if this is the first. The tokens are counted here and not by the
 // batcher, which draws one or more too many while a stop string is on its way.
 func (s *SequenceActor) observeTokens(n int, last int64) {
-	s.env.metrics.ObserveGenerationTokens(n)
+	s.metrics.ObserveGenerationTokens(n)
 	if last != 0 {
-		s.env.metrics.ObserveInterToken(s.stamps.LastToken - last)
+		s.metrics.ObserveInterToken(s.stamps.LastToken - last)
 		return
 	}
 	s.countPrompt()
-	s.env.metrics.ObserveFirstToken(s.stamps.FirstToken - s.request.Arrival)
+	s.metrics.ObserveFirstToken(s.stamps.FirstToken - s.request.Arrival)
 }
 
 // countPrompt books the prompt's tokens, once for all choices.
 func (s *SequenceActor) countPrompt() {
 	if s.spec.prompt.counted.CompareAndSwap(false, true) {
-		s.env.metrics.ObservePrompt(len(s.spec.prompt.tokenIDs), s.numCached)
+		s.metrics.ObservePrompt(len(s.spec.prompt.tokenIDs), s.numCached)
 	}
 }
 
@@ -275,7 +297,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
-		NumCachedTokens: s.numCached, Stamps: s.stamps, Err: err,
+		NumCachedTokens: s.numCached, NumRecoveries: s.recoveries, Stamps: s.stamps, Err: err,
 	})
 	if s.owed {
 		c.Send(s.batcher.PID, &AbortSequence{SeqID: s.spec.id})
@@ -291,7 +313,7 @@ func (s *SequenceActor) observeFinish(reason infer.FinishReason) {
 	if reason == infer.FinishAbort || reason == infer.FinishError {
 		stamps = infer.Stamps{}
 	}
-	s.env.metrics.ObserveSequenceFinish(metrics.SequenceFinish{
+	s.metrics.ObserveSequenceFinish(metrics.SequenceFinish{
 		Stamps:          stamps,
 		NumTokens:       s.transcript.numTokens,
 		NumPromptTokens: len(s.spec.prompt.tokenIDs),
@@ -303,6 +325,7 @@ func (s *SequenceActor) observeFinish(reason infer.FinishReason) {
 // leave runs when the actor stops, by its own decision or by a panic. The
 // batcher must not go on for a sequence that nobody reads.
 func (s *SequenceActor) leave(c actor.Context) {
+	s.spec.place.unseat()
 	if s.batcher.PID == nil {
 		return
 	}

@@ -76,7 +76,7 @@ func TestSequenceMovesToTheNextBatcher(t *testing.T) {
 	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Crashes: 1, Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: 4}})
 	b.env.root.Stop(b.batcher.PID)
 	await := one(t, testkit.TakeOf[*AwaitBatcher](b.recorder))
-	require.Equal(t, &AwaitBatcher{ReplyTo: b.pid, Epoch: 1}, await)
+	require.Equal(t, &AwaitBatcher{ReplyTo: b.pid, Epoch: 1, place: b.job.sequences[0].place}, await)
 
 	b.output(1, 3, "c", infer.FinishNone) // sent before the batcher died, overtaken by its Terminated
 	next := testkit.NewRecorder(t, testkit.System())

@@ -2,6 +2,9 @@ package actors
 
 import (
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -9,53 +12,67 @@ import (
 	"github.com/troupe-llm/troupe/infer"
 )
 
-// SupervisorActor is the root of an engine's tree: parent of the batcher and of
-// all requests. It replaces a batcher that died and tells the sequences that
-// wait which one is alive. It knows no request: those end by themselves.
+// SupervisorActor is the root of an engine's tree: parent of the batchers and of
+// all requests. It says which batcher a sequence submits to, and replaces one that
+// died. It knows no request: those end by themselves.
+//
+// Each batcher has a slot:
 //
 //	             device opened               batcher died
 //	opening ──────────────────▶ serving ─────────────────────┐
 //	   ▲  │ failed                                           │
 //	   │  ▼                                                  │
-//	(timer) ◀────────────── opening, outage running ◀────────┘
-//	                        past RecoveryTimeout: those who wait fail
+//	(timer) ◀───────────────────── opening ◀─────────────────┘
+//
+// While another batcher lives, sequences go there at once. Without one there is
+// an outage; past RecoveryTimeout those who wait fail.
 type SupervisorActor struct {
 	env    *environment
 	config *Config
 
-	device  *device    // nil while opening
-	batcher *actor.PID // nil during an outage
-	epoch   uint64     // of the batcher; 1 = the first
+	slots []*slot // by number of the batcher
+	epoch uint64  // of the latest batcher; 1 = the first. No two have the same
 
-	waiting  []*actor.PID // sequences without a batcher, during an outage
-	opening  chan *device // capacity 1: what the goroutine that opens a device ends with; nil = none runs
-	outage   outage       // valid while batcher is nil
-	stopping bool         // messages still arrive, but nothing may be started any more
+	waiting  []*AwaitBatcher // of sequences that no batcher lives for
+	outage   outage
+	stopping bool // messages still arrive, but nothing may be started any more
 
-	closed chan<- error // capacity 1: gets the runner's error when the tree and the device are gone
+	closed chan<- error // capacity 1: gets the runners' errors when the tree and the devices are gone
 }
 
-// outage is the time without a batcher. Timers carry its number, so that one of
+// slot is the place of one batcher, through all its lives.
+type slot struct {
+	index    int
+	device   *device       // nil while opening
+	batcher  *BatcherReady // nil = dead
+	opening  chan *device  // capacity 1: what the goroutine that opens a device ends with; nil = none runs
+	diedAt   int64         // instant at which the batcher's death was seen
+	attempts int           // to open a device since
+	retry    timer
+}
+
+// outage is a time without any batcher. Timers carry its number, so that one of
 // an outage that is over has no effect.
 type outage struct {
-	number   uint64
-	since    int64 // instant at which the batcher's death was seen
-	attempts int   // to open a device
-	expired  bool  // longer than Config.RecoveryTimeout
-	expiry   timer
-	retry    timer
+	number  uint64
+	running bool
+	expired bool // longer than Config.RecoveryTimeout
+	expiry  timer
 }
 
 // startRequest asks for a request actor. Sender: Engine.Generate.
 type startRequest struct{ job *job }
 
 // deviceOpened ends an attempt to open a device. Sender: the goroutine of open;
-// the device, or nil, waits in opening.
-type deviceOpened struct{ err error }
+// the device, or nil, waits in the slot's opening.
+type deviceOpened struct {
+	slot int
+	err  error
+}
 
 // retryOpen and outageExpired are sent by timers.
 type (
-	retryOpen     struct{ outage uint64 }
+	retryOpen     struct{ slot, attempt int }
 	outageExpired struct{ outage uint64 }
 )
 
@@ -68,7 +85,9 @@ const (
 func (s *SupervisorActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		s.spawnBatcher(c)
+		for _, slot := range s.slots {
+			s.spawnBatcher(c, slot)
+		}
 	case *startRequest:
 		s.spawnRequest(c, m.job)
 	case *AwaitBatcher:
@@ -76,140 +95,170 @@ func (s *SupervisorActor) Receive(c actor.Context) {
 	case *actor.Terminated:
 		s.terminated(c, m.Who)
 	case *deviceOpened:
-		s.opened(c, m.err)
+		s.opened(c, s.slots[m.slot], m.err)
 	case *retryOpen:
-		s.retry(c, m.outage)
+		s.retryOpen(c, s.slots[m.slot], m.attempt)
 	case *outageExpired:
 		s.expire(c, m.outage)
 	case *actor.Stopping:
 		s.stopping = true
-		s.outage.stopTimers()
+		s.stopTimers()
 	case *actor.Stopped:
-		s.closeDevice()
+		s.closeDevices()
 	default:
-		s.env.metrics.ObserveUnknownMessage("engine")
+		s.env.metrics(0).ObserveUnknownMessage("engine")
 	}
 }
 
-func (s *SupervisorActor) spawnBatcher(c actor.Context) {
+func (s *SupervisorActor) spawnBatcher(c actor.Context, slot *slot) {
 	s.epoch++
-	batcher := &BatcherActor{env: s.env, epoch: s.epoch, device: s.device}
-	s.batcher = c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher }), "batcher")
+	batcher := &BatcherActor{env: s.env, index: slot.index, epoch: s.epoch, device: slot.device, metrics: s.env.metrics(slot.index)}
+	slot.batcher = &BatcherReady{
+		PID:   c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher }), "batcher"),
+		Epoch: s.epoch, metrics: batcher.metrics, load: new(atomic.Int64),
+	}
+	s.env.admission.living.Add(1)
 	s.env.health.Store(int32(healthServing))
 }
 
-// spawnRequest leaves a job alone while stopping: closeDevice ends its stream.
+// spawnRequest leaves a job alone while stopping: closeDevices ends its stream.
 func (s *SupervisorActor) spawnRequest(c actor.Context, j *job) {
 	if s.stopping {
 		return
 	}
-	request := &RequestActor{env: s.env, job: j, batcher: s.ready()}
+	for i := range j.sequences {
+		j.sequences[i].batcher = s.assign(0, j.sequences[i].place)
+	}
+	request := &RequestActor{env: s.env, job: j, metrics: s.env.metrics(0)}
+	if first := j.sequences[0].batcher; first != nil {
+		request.metrics = first.metrics
+	}
 	c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return request },
 		actor.WithSupervisor(s.env.strategy)), "request")
 }
 
-// ready describes the batcher as it is now.
-func (s *SupervisorActor) ready() *BatcherReady {
-	return &BatcherReady{PID: s.batcher, Epoch: s.epoch}
+// assign chooses the living batcher with the fewest sequences, the first of
+// equals, other than the one of an epoch: a sequence may see a batcher's death
+// before its parent does. The sequence counts there from now on. nil = none.
+func (s *SupervisorActor) assign(except uint64, p *place) *BatcherReady {
+	var best *BatcherReady
+	for _, slot := range s.slots {
+		if b := slot.batcher; b != nil && b.Epoch != except && (best == nil || b.load.Load() < best.load.Load()) {
+			best = b
+		}
+	}
+	if best != nil {
+		p.seat(best.load)
+	}
+	return best
 }
 
-// await answers a sequence now or when the outage ends. A sequence may see a
-// batcher's death before its parent does: naming that batcher again is no answer.
+// await answers a sequence now, or when a batcher lives.
 func (s *SupervisorActor) await(c actor.Context, m *AwaitBatcher) {
-	switch {
-	case s.batcher != nil && m.Epoch != s.epoch:
-		c.Send(m.ReplyTo, s.ready())
-	case s.batcher == nil && s.outage.expired:
+	if b := s.assign(m.Epoch, m.place); b != nil {
+		c.Send(m.ReplyTo, b)
+	} else if s.outage.expired {
 		c.Send(m.ReplyTo, &BatcherReady{Err: s.unavailable()})
-	default:
-		s.waiting = append(s.waiting, m.ReplyTo)
+	} else {
+		s.waiting = append(s.waiting, m)
 	}
 }
 
-// terminated starts an outage if it was the batcher. A request that died has
+// terminated opens another device if it was a batcher. A request that died has
 // answered its client while it stopped.
 func (s *SupervisorActor) terminated(c actor.Context, who *actor.PID) {
-	if s.stopping || s.batcher == nil || !who.Equal(s.batcher) {
+	i := slices.IndexFunc(s.slots, func(slot *slot) bool { return slot.batcher != nil && who.Equal(slot.batcher.PID) })
+	if s.stopping || i < 0 {
 		return
 	}
-	s.batcher = nil
+	slot := s.slots[i]
+	slot.batcher, slot.diedAt, slot.attempts = nil, s.env.clock(), 0
+	if s.env.admission.living.Add(-1) == 0 {
+		s.startOutage(c)
+	}
+	s.open(c, slot)
+}
+
+func (s *SupervisorActor) startOutage(c actor.Context) {
 	s.env.health.Store(int32(healthRecovering))
 	number := s.outage.number + 1
 	root, self := s.env.root, c.Self()
-	s.outage = outage{number: number, since: s.env.clock(), expiry: s.env.after(s.config.RecoveryTimeout, func() {
+	s.outage = outage{number: number, running: true, expiry: s.env.after(s.config.RecoveryTimeout, func() {
 		root.Send(self, &outageExpired{outage: number})
 	})}
-	s.open(c)
 }
 
-// open closes the device there was and opens another, on a goroutine because
-// both may take long. The weights stay loaded; the new cache is empty.
-func (s *SupervisorActor) open(c actor.Context) {
-	old, opening := s.device, make(chan *device, 1)
-	s.device, s.opening = nil, opening
+// open closes a slot's device and opens another, on a goroutine because both may
+// take long. The weights stay loaded; the new cache is empty.
+func (s *SupervisorActor) open(c actor.Context, slot *slot) {
+	old, opening, index := slot.device, make(chan *device, 1), slot.index
+	slot.device, slot.opening = nil, opening
 	env, self, config := s.env, c.Self(), s.config
 	go func() {
 		if old != nil {
 			if err := env.abandoned.closeDevice(old, config.StepTimeout); err != nil && !errors.Is(err, ErrDeviceAbandoned) {
-				env.logger.Error("closing the failed device", "error", err)
+				env.logger.Error("closing the failed device", "batcher", index, "error", err)
 			}
 		}
 		d, err := (*device)(nil), env.abandoned.full()
 		if err == nil {
-			d, err = openDevice(config, 0)
+			d, err = openDevice(config, index)
 		}
 		opening <- d
-		env.root.Send(self, &deviceOpened{err: err})
+		env.root.Send(self, &deviceOpened{slot: index, err: err})
 	}()
 }
 
-func (s *SupervisorActor) opened(c actor.Context, err error) {
+func (s *SupervisorActor) opened(c actor.Context, slot *slot, err error) {
 	if s.stopping {
-		return // closeDevice takes what was opened
+		return // closeDevices takes what was opened
 	}
-	s.device = <-s.opening
-	s.opening = nil
+	slot.device = <-slot.opening
+	slot.opening = nil
 	if err != nil {
-		s.openFailed(c, err)
+		s.openFailed(c, slot, err)
 		return
 	}
-	s.outage.stopTimers()
-	s.env.admission.blocked.Store(false) // an empty scheduler leaves nobody waiting
-	s.env.metrics.ObserveRestart()
-	s.spawnBatcher(c)
-	s.env.logger.Warn("batcher replaced after a failure", "epoch", s.epoch, "waiting", len(s.waiting),
-		"outage", time.Duration(s.env.clock()-s.outage.since), "attempts", s.outage.attempts+1)
-	for _, sequence := range s.waiting {
-		c.Send(sequence, s.ready())
+	if s.outage.expiry != nil {
+		s.outage.expiry.Stop()
 	}
+	s.outage.running, s.outage.expired = false, false
+	s.env.metrics(slot.index).ObserveRestart()
+	s.spawnBatcher(c, slot)
+	s.env.logger.Warn("batcher replaced after a failure", "batcher", slot.index, "epoch", s.epoch, "waiting", len(s.waiting),
+		"outage", time.Duration(s.env.clock()-slot.diedAt), "attempts", slot.attempts+1)
+	waiting := s.waiting
 	s.waiting = nil
+	for _, m := range waiting {
+		s.await(c, m)
+	}
 }
 
-func (s *SupervisorActor) openFailed(c actor.Context, err error) {
-	wait := min(firstRetry<<min(s.outage.attempts, 10), lastRetry)
-	s.outage.attempts++
-	s.env.logger.Error("the device cannot be opened", "attempt", s.outage.attempts, "retry", wait, "error", err)
-	root, self, number := s.env.root, c.Self(), s.outage.number
-	s.outage.retry = s.env.after(wait, func() { root.Send(self, &retryOpen{outage: number}) })
+func (s *SupervisorActor) openFailed(c actor.Context, slot *slot, err error) {
+	wait := min(firstRetry<<min(slot.attempts, 10), lastRetry)
+	slot.attempts++
+	s.env.logger.Error("the device cannot be opened", "batcher", slot.index, "attempt", slot.attempts, "retry", wait, "error", err)
+	root, self, m := s.env.root, c.Self(), &retryOpen{slot: slot.index, attempt: slot.attempts}
+	slot.retry = s.env.after(wait, func() { root.Send(self, m) })
 }
 
-func (s *SupervisorActor) retry(c actor.Context, number uint64) {
-	if number == s.outage.number && s.batcher == nil && s.opening == nil {
-		s.open(c)
+func (s *SupervisorActor) retryOpen(c actor.Context, slot *slot, attempt int) {
+	if attempt == slot.attempts && slot.batcher == nil && slot.opening == nil {
+		s.open(c, slot)
 	}
 }
 
 // expire fails those who wait. Attempts go on: the server may heal.
 func (s *SupervisorActor) expire(c actor.Context, number uint64) {
-	if number != s.outage.number || s.batcher != nil {
+	if number != s.outage.number || !s.outage.running {
 		return
 	}
 	s.outage.expired = true
 	s.env.health.Store(int32(healthUnavailable))
 	s.env.logger.Error("no device within the recovery timeout: requests that wait fail",
 		"timeout", s.config.RecoveryTimeout, "waiting", len(s.waiting))
-	for _, sequence := range s.waiting {
-		c.Send(sequence, &BatcherReady{Err: s.unavailable()})
+	for _, m := range s.waiting {
+		c.Send(m.ReplyTo, &BatcherReady{Err: s.unavailable()})
 	}
 	s.waiting = nil
 }
@@ -220,32 +269,40 @@ func (s *SupervisorActor) unavailable() *infer.Error {
 	return err
 }
 
-// closeDevice runs after all children are gone. It hands the rest to a
-// goroutine, since closing waits: for a step in flight, for a device that is
-// being opened. No stream is left to end here, unless the supervisor died of a
-// panic.
-func (s *SupervisorActor) closeDevice() {
+// closeDevices runs after all children are gone. It hands the rest to a
+// goroutine, since closing waits: for steps in flight, for devices that are being
+// opened. No stream is left to end here, unless the supervisor died of a panic.
+func (s *SupervisorActor) closeDevices() {
 	s.env.health.Store(int32(healthStopped))
 	s.env.registry.failAll(infer.Errorf(infer.CodeInternal, "", "Internal server error"))
-	device, opening, closed := s.device, s.opening, s.closed
-	env, limit := s.env, s.config.StepTimeout
+	slots, closed, env, limit := s.slots, s.closed, s.env, s.config.StepTimeout
 	go func() {
-		if opening != nil {
-			device = <-opening
+		errs := make([]error, len(slots)+1)
+		var wg sync.WaitGroup
+		for i, slot := range slots {
+			wg.Go(func() {
+				if slot.opening != nil {
+					slot.device = <-slot.opening
+				}
+				if slot.device != nil {
+					errs[i] = env.abandoned.closeDevice(slot.device, limit)
+				}
+			})
 		}
-		var err error
-		if device != nil {
-			err = env.abandoned.closeDevice(device, limit)
+		wg.Wait()
+		if env.abandoned.count.Load() > 0 {
+			errs[len(slots)] = ErrDeviceAbandoned
 		}
-		if err == nil && env.abandoned.count.Load() > 0 {
-			err = ErrDeviceAbandoned
-		}
-		closed <- err
+		closed <- errors.Join(errs...)
 	}()
 }
 
-func (o *outage) stopTimers() {
-	for _, t := range []timer{o.expiry, o.retry} {
+func (s *SupervisorActor) stopTimers() {
+	timers := []timer{s.outage.expiry}
+	for _, slot := range s.slots {
+		timers = append(timers, slot.retry)
+	}
+	for _, t := range timers {
 		if t != nil {
 			t.Stop()
 		}

@@ -28,10 +28,11 @@ func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorB
 	b := &supervisorBench{workbench: newWorkbench(t), closed: make(chan error, 1)}
 	b.device = testkit.NewDevice(testkit.DeviceOptions{OpenFault: openFault})
 	config := &Config{NewRunner: b.device.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: b.clock.Now, RecoveryTimeout: time.Minute}
-	dev, err := openDevice(config, 0)
+	config.DataParallelSize = 1
+	slots, err := openSlots(config)
 	require.NoError(t, err)
 	b.pid = b.recorder.SpawnChild(func() actor.Actor {
-		return &SupervisorActor{env: b.env, config: config, device: dev, closed: b.closed}
+		return &SupervisorActor{env: b.env, config: config, slots: slots, closed: b.closed}
 	}, actor.WithSupervisor(b.env.strategy))
 	t.Cleanup(func() {
 		b.env.root.Stop(b.pid)

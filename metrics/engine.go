@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -56,6 +57,7 @@ type requestSeries struct {
 
 type faultSeries struct {
 	restarts, slowClients        prometheus.Counter
+	resubmissions, quarantined   prometheus.Counter
 	rejectedReqs, rejectedTokens prometheus.Counter
 	unknownMessages              []prometheus.Counter // parallel to actorNames
 }
@@ -90,6 +92,17 @@ func NewEngine(reg prometheus.Registerer, o EngineOptions) *Engine {
 	f.gauges("vllm:engine_sleep_state", "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; weights_offloaded = 1 means sleep level 1; discard_all = 1 means sleep level 2.",
 		"sleep_state", []string{"awake", "weights_offloaded", "discard_all"})[0].Set(1)
 	return e
+}
+
+// NewEngines makes the series of n engines that share a registry: their label
+// engine is their number, from 0.
+func NewEngines(reg prometheus.Registerer, o EngineOptions, n int) []*Engine {
+	engines := make([]*Engine, n)
+	for i := range engines {
+		o.Engine = strconv.Itoa(i)
+		engines[i] = NewEngine(reg, o)
+	}
+	return engines
 }
 
 func newStateSeries(f factory) stateSeries {
@@ -161,6 +174,8 @@ func newFaultSeries(f factory) faultSeries {
 		rejectedReqs:    rejected[0],
 		rejectedTokens:  rejected[1],
 		restarts:        f.counter("troupe:batcher_restarts_total", "Number of times a failed batcher was replaced."),
+		resubmissions:   f.counter("troupe:sequence_resubmissions_total", "Number of times a sequence went on in another batcher after a failure."),
+		quarantined:     f.counter("troupe:quarantined_sequences_total", "Number of times a sequence that was aboard a failed step was put into steps of its own."),
 		slowClients:     f.counter("troupe:slow_clients_total", "Number of requests cancelled because the client read too slowly."),
 		unknownMessages: f.counters("troupe:unknown_messages_total", "Number of messages that an actor did not know.", "actor", actorNames),
 	}

@@ -159,6 +159,24 @@ func (e *Engine) ObserveRestart() {
 	e.observeState(StepStats{})
 }
 
+// ObserveResubmission counts a sequence that goes on in this batcher after
+// another one, or an earlier life of this one, died under it.
+func (e *Engine) ObserveResubmission() {
+	if e == nil {
+		return
+	}
+	e.faults.resubmissions.Inc()
+}
+
+// ObserveQuarantine counts a sequence that runs alone from now on, until it gets
+// a token, since it was aboard a step of this batcher that failed.
+func (e *Engine) ObserveQuarantine() {
+	if e == nil {
+		return
+	}
+	e.faults.quarantined.Inc()
+}
+
 // ObserveSlowClient counts a request cancelled because its reader lagged.
 func (e *Engine) ObserveSlowClient() {
 	if e == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,9 +32,9 @@ type server struct {
 	backend  *cpu.Backend
 	model    *model.Model
 	engine   *actors.Engine
-	stats    *metrics.StatsLogger
 	http     *http.Server
 	keys     []http.Key
+	tls      *tls.Config // nil = plain HTTP
 	records  *recordlog.Log // nil without --request-log
 	isDown   bool           // http has been shut down
 	closers  []func() error // of what is open, in the order of opening
@@ -80,16 +81,17 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	if err != nil {
 		return err
 	}
-	var series *metrics.Engine
+	const numBatchers = 1
+	var series []*metrics.Engine
 	if !cfg.Metrics.DisableLogStats {
-		series = metrics.NewEngine(s.registry, metrics.EngineOptions{
-			ModelName: info.ServedNames[0], Engine: "0", MaxModelLen: info.MaxModelLen, CacheInfo: s.cacheInfo(),
-		})
+		series = metrics.NewEngines(s.registry, metrics.EngineOptions{
+			ModelName: info.ServedNames[0], MaxModelLen: info.MaxModelLen, CacheInfo: s.cacheInfo(),
+		}, numBatchers)
 	}
 	s.engine, err = actors.NewEngine(actors.Config{
 		Tokenizer: p.tokenizer, Template: p.template, TemplateErr: p.templateErr, TemplateOptions: p.chatOptions,
 		TrustRequestChatTemplate: cfg.Chat.TrustRequestChatTemplate, DefaultChatTemplateKwargs: cfg.Chat.DefaultChatTemplateKwargs.Raw,
-		NewRunner: s.newRunner,
+		NewRunner: s.newRunner, DataParallelSize: numBatchers,
 		Scheduler: scheduler.Config{
 			MaxNumSeqs: cfg.MaxNumSeqs(), MaxNumBatchedTokens: cfg.MaxNumBatchedTokens(info.MaxModelLen), MaxModelLen: info.MaxModelLen,
 			EnableChunkedPrefill: cfg.Scheduler.EnableChunkedPrefill, EnablePrefixCaching: cfg.Scheduler.EnablePrefixCaching,
@@ -104,10 +106,12 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.engine.Close)
-	s.stats = metrics.StartStatsLogger(metrics.StatsLoggerOptions{
-		Engine: series, Interval: cfg.Env.LogStatsInterval, Log: func(line string) { s.log.Info(line) },
-	})
-	s.closers = append(s.closers, func() error { s.stats.Stop(); return nil })
+	for i, engine := range series {
+		stats := metrics.StartStatsLogger(metrics.StatsLoggerOptions{
+			Engine: engine, EngineIndex: i, Interval: cfg.Env.LogStatsInterval, Log: func(line string) { s.log.Info(line) },
+		})
+		s.closers = append(s.closers, func() error { stats.Stop(); return nil })
+	}
 	return nil
 }
 
@@ -198,7 +202,11 @@ func (s *server) shutDown() error {
 func (s *server) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i]())
+		err := s.closers[i]()
+		errs = append(errs, err)
+		if errors.Is(err, actors.ErrDeviceAbandoned) {
+			break // its step may still read the weights, which go with the process
+		}
 	}
 	s.closers = nil
 	return errors.Join(errs...)

@@ -83,7 +83,7 @@ func startServer(b *testing.B, perRequestMetrics bool) string {
 			EnableChunkedPrefill: true, EnablePrefixCaching: true},
 		Model:             infer.ModelInfo{ServedNames: []string{"understudy"}, MaxModelLen: maxLen, VocabSize: tok.VocabSize()},
 		EOSTokenIDs:       []int32{2043},
-		Metrics:           metrics.NewEngine(registry, metrics.EngineOptions{ModelName: "understudy", Engine: "0", MaxModelLen: maxLen}),
+		Metrics:           []*metrics.Engine{metrics.NewEngine(registry, metrics.EngineOptions{ModelName: "understudy", Engine: "0", MaxModelLen: maxLen})},
 		PerRequestMetrics: perRequestMetrics, MaxLogprobs: 20,
 	})
 	require.NoError(b, err)
