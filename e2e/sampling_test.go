@@ -83,6 +83,14 @@ func TestO30EveryChoiceIsItsOwn(t *testing.T) {
 	req := obj{"model": "understudy", "messages": user("Write a story about a fox."), "n": 3, "temperature": 1.5, "max_tokens": 24, "top_k": 0, "top_p": 1}
 	o, _ := s.chat(req)
 	require.Len(t, o["choices"], 3)
+	different := 0
+	for range 5 {
+		o, _ := s.chat(with(req, obj{"messages": user("Give a random word."), "max_tokens": 8}))
+		if x := texts(o); x[0] != x[1] || x[1] != x[2] {
+			different++
+		}
+	}
+	require.Positive(t, different, "three equal choices in each of five tries")
 	seeded := with(req, obj{"seed": 7})
 	a, _ := s.chat(seeded)
 	b, _ := s.chat(seeded)
@@ -90,8 +98,11 @@ func TestO30EveryChoiceIsItsOwn(t *testing.T) {
 	require.NotEqual(t, texts(a)[0], texts(a)[1])
 	require.NotEqual(t, texts(a)[1], texts(a)[2])
 
-	c, _ := s.complete(obj{"model": "understudy", "prompt": "A", "n": 3, "best_of": 5, "max_tokens": 4, "temperature": 1})
-	require.Len(t, c["choices"], 3, "best_of is an unknown field: ignored, as documented")
+	words := obj{"model": "understudy", "prompt": "A", "n": 3, "max_tokens": 4, "temperature": 1}
+	e := s.refused(400, "/v1/completions", body(with(words, obj{"best_of": 5})))
+	require.Equal(t, "best_of", e["param"])
+	c, _ := s.complete(with(words, obj{"best_of": 3}))
+	require.Len(t, c["choices"], 3)
 	s.refused(400, "/v1/chat/completions", body(with(req, obj{"temperature": 0})))
 	for _, n := range []any{0, -1, 100000, 1e12, 1.5, "3"} {
 		e := s.refused(400, "/v1/chat/completions", body(with(req, obj{"n": n})))

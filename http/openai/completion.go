@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -16,6 +17,9 @@ func ParseCompletion(body []byte, p *Profile, e Envelope) (*Call, error) {
 	r := c.Request
 	if suffix := o.str("suffix"); suffix != nil && *suffix != "" {
 		o.fail(infer.CodeInvalid, "suffix", "not supported")
+	}
+	if best := o.count("best_of", math.MinInt32, math.MaxInt32); best != nil && *best > r.N {
+		o.fail(infer.CodeInvalid, "best_of", "%d is more than n = %d: choosing among more candidates is not supported", *best, r.N)
 	}
 	o.refuse("prompt_embeds")
 	r.AddSpecialTokens = o.flag("add_special_tokens", true)

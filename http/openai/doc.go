@@ -10,7 +10,7 @@
 // # What a body may look like
 //
 // Types are checked; null is the same as leaving a field out. Unknown fields are
-// ignored, and so are best_of, guided_* and include_metrics. Of a field given
+// ignored, and so are guided_* and include_metrics. Of a field given
 // twice, the last one counts. A body must be UTF-8 and nest at most 100 deep. A
 // lone surrogate escape becomes U+FFFD. An integer may be written 5.0 or 5e0.
 // Fields of later versions (tools, structured output, beam search) are refused

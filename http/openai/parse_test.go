@@ -170,6 +170,7 @@ var completionRefusals = []refusal{
 	{`"min_tokens":17`, infer.CodeInvalid, "min_tokens", "max_tokens=16, got 17"},
 	{`"logprobs":21`, infer.CodeInvalid, "logprobs", "greater than max allowed: 20"},
 	{`"logprobs":true`, infer.CodeMalformed, "logprobs", "an integer"},
+	{`"n":2,"best_of":3`, infer.CodeInvalid, "best_of", "more than n = 2"},
 	{`"suffix":"tail"`, infer.CodeInvalid, "suffix", "not supported"},
 	{`"prompt_embeds":"x"`, infer.CodeNotImplemented, "prompt_embeds", "not supported"},
 }
@@ -256,9 +257,9 @@ func TestIgnoredFieldsAreListed(t *testing.T) {
 	for i := range 50 {
 		fmt.Fprintf(&many, `,"%s%d":"text"`, strings.Repeat("x", 200), i)
 	}
-	call, err := openai.ParseCompletion([]byte(completion(`"best_of":5,"user":"u","max_tokens":3,"stop":null,"stream_options":{}`)), p, envelope())
+	call, err := openai.ParseCompletion([]byte(completion(`"best_of":1,"include_metrics":true,"user":"u","max_tokens":3,"stop":null,"stream_options":{}`)), p, envelope())
 	require.NoError(t, err)
-	require.Equal(t, []string{"best_of", "user"}, call.Ignored)
+	require.Equal(t, []string{"include_metrics", "user"}, call.Ignored)
 	call, err = openai.ParseChat([]byte(chat(`"a":1`+many.String())), p, envelope())
 	require.NoError(t, err)
 	require.Len(t, call.Ignored, 16)
