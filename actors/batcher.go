@@ -107,7 +107,9 @@ func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 }
 
 // abort forgets a sequence, at once or, if it is aboard the step in flight, at
-// the commit, when nobody writes to its blocks any more.
+// the commit, when nobody writes to its blocks any more. Whoever waits for those
+// blocks is looked at after the step in flight: as long as there is a sequence,
+// there is one.
 func (b *BatcherActor) abort(c actor.Context, id infer.SeqID) {
 	out, ok := b.device.scheduler.Abort(id)
 	if !ok {
@@ -115,7 +117,6 @@ func (b *BatcherActor) abort(c actor.Context, id infer.SeqID) {
 	}
 	d := b.delivery(&SequenceOutput{}, &out)
 	c.Send(d.to, d.output)
-	b.step() // its blocks may be what another one waits for
 }
 
 // step launches the next step if none is in flight and there is work.

@@ -126,6 +126,29 @@ func TestAbort(t *testing.T) {
 	require.False(t, d.Runner().Finish(), "nothing is left to do")
 }
 
+// Two sequences outgrow the cache: the younger one loses its blocks and waits.
+// Meanwhile a free seat means nothing to whoever asks to come in.
+func TestPreemption(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{NumBlocks: 7})
+	w.send(pid, w.add(1, 6))
+	w.send(pid, w.add(2, 6))
+	preemptions := map[uint64]int{}
+	blocked := map[bool]bool{}
+	for d.Runner().Finish() {
+		blocked[w.env.admission.isBlocked()] = true
+		for _, out := range testkit.TakeOf[*SequenceOutput](w.recorder) {
+			require.NotEqual(t, infer.FinishError, out.FinishReason)
+			if out.FinishReason != infer.FinishNone {
+				preemptions[uint64(len(preemptions))] = out.NumPreemptions
+			}
+		}
+	}
+	require.Equal(t, map[uint64]int{0: 0, 1: 1}, preemptions, "in the order of their ends")
+	require.Equal(t, map[bool]bool{false: true, true: true}, blocked)
+	require.False(t, w.env.admission.isBlocked())
+}
+
 func TestWhatCanNeverRunIsAnswered(t *testing.T) {
 	w := newWorkbench(t)
 	pid, _, b := w.newBatcher(testkit.DeviceOptions{})

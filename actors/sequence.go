@@ -120,6 +120,7 @@ func (s *SequenceActor) submit(c actor.Context) {
 
 func (s *SequenceActor) await(c actor.Context) {
 	s.waiting = true
+	s.spec.live.waiting.Store(true)
 	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place})
 }
 
@@ -142,6 +143,7 @@ func (s *SequenceActor) batcherReady(c actor.Context, m *BatcherReady) {
 		return
 	}
 	s.waiting = false
+	s.spec.live.waiting.Store(false)
 	if m.Err != nil {
 		s.finish(c, infer.FinishError, m.Err)
 		return
@@ -152,6 +154,7 @@ func (s *SequenceActor) batcherReady(c actor.Context, m *BatcherReady) {
 	s.preemptions = 0
 	if resubmitted {
 		s.recoveries++
+		s.spec.live.numRecoveries.Store(int64(s.recoveries))
 		s.metrics.ObserveResubmission()
 		s.env.logger.Info("sequence resubmitted", "request", s.request.ID, "sequence", s.spec.id, "choice", s.spec.index,
 			"tokens", len(s.tokenIDs), "epoch", m.Epoch)
@@ -206,6 +209,7 @@ func (s *SequenceActor) note(m *SequenceOutput) {
 	s.preemptions = m.NumPreemptions
 	if len(s.tokenIDs) == 0 {
 		s.numCached = m.NumCachedTokens
+		s.spec.live.numCached.Store(int64(s.numCached))
 	}
 }
 
@@ -226,6 +230,7 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 		s.countPrompt() // prompt scoring: there will be no first token
 	}
 	s.tokenIDs = append(s.tokenIDs, m.NewTokenIDs[:n]...)
+	s.spec.live.numTokens.Store(int64(len(s.tokenIDs)))
 	if s.transcript.due() && !s.push() {
 		c.Send(c.Parent(), &Cancel{Reason: infer.CancelSlowClient})
 	}
@@ -293,7 +298,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 		return
 	}
 	s.finished = true
-	s.spec.place.leaveQueue()
+	s.spec.live.finished.Store(true)
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
