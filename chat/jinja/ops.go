@@ -66,7 +66,7 @@ func (r *run) binary(op string, a, b Value) (Value, error) {
 	case Text:
 		if y, ok := b.(Text); ok && op == "+" {
 			out := r.builder()
-			out.s.Grow(len(x.s) + len(y.s))
+			out.s.Grow(min(len(x.s)+len(y.s), r.lim.MaxOutput))
 			out.text(x)
 			out.text(y)
 			return out.value()
