@@ -20,12 +20,17 @@ const (
 	lingerBytes = 256 << 20
 )
 
+// underTLS returns the connection that a TLS connection runs on, else c itself.
+func underTLS(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
+}
+
 // rawConn returns the file descriptor's handle of a connection, nil if there is none.
 func rawConn(c net.Conn) syscall.RawConn {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	sc, ok := c.(syscall.Conn)
+	sc, ok := underTLS(c).(syscall.Conn)
 	if !ok {
 		return nil
 	}
@@ -60,7 +65,7 @@ func (c *lingerConn) Close() error {
 // lingerOnClose marks c for the case that the answer goes out before the
 // request has been read to its end.
 func lingerOnClose(c net.Conn) {
-	if lc, ok := c.(*lingerConn); ok {
+	if lc, ok := underTLS(c).(*lingerConn); ok {
 		lc.linger.Store(true)
 	}
 }
@@ -85,7 +90,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not for tls.Conn: fasthttp recognises TLS by its type.
+	// Not for tls.Conn, which a foreign listener may give: fasthttp recognises TLS by
+	// its type. Our own TLS is put on top of this listener.
 	if sc, ok := c.(streamConn); ok {
 		return &lingerConn{streamConn: sc}, nil
 	}
@@ -125,8 +131,11 @@ func (s *connSet) close(matches func(fasthttp.ConnState) bool) {
 		if !matches(state) {
 			continue
 		}
-		if lc, ok := c.(*lingerConn); ok {
+		if lc, ok := underTLS(c).(*lingerConn); ok {
 			lc.linger.Store(false)
+			// Under TLS, closing c says goodbye first, for which a client that reads
+			// nothing would make us wait.
+			_ = lc.Close()
 		}
 		_ = c.Close()
 	}

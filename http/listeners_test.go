@@ -1,11 +1,15 @@
 package http_test
 
 import (
+	"bufio"
+	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	nethttp "net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,21 +31,28 @@ func TestOtherListeners(t *testing.T) {
 	for name, c := range map[string]struct {
 		listen func() (net.Listener, error)
 		dial   func(addr string) (net.Conn, error)
+		tls    *tls.Config
 	}{
 		"unix": {
 			func() (net.Listener, error) { return net.Listen("unix", socket) },
-			func(addr string) (net.Conn, error) { return net.Dial("unix", addr) },
+			func(addr string) (net.Conn, error) { return net.Dial("unix", addr) }, nil,
 		},
 		"tls": {
+			func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+			func(addr string) (net.Conn, error) {
+				return tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+			}, config,
+		},
+		"tls of the listener": {
 			func() (net.Listener, error) { return tls.Listen("tcp", "127.0.0.1:0", config) },
 			func(addr string) (net.Conn, error) {
 				return tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
-			},
+			}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, streams := hangs()
-			s := start(t, http.Options{Generator: g})
+			s := start(t, http.Options{Generator: g, TLS: c.tls})
 			ln, err := c.listen()
 			require.NoError(t, err)
 			served := make(chan error, 1)
@@ -60,4 +71,42 @@ func TestOtherListeners(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRefusalReachesAClientThatStillSendsUnderTLS(t *testing.T) {
+	s := start(t, http.Options{TLS: serverConfig(t), BodyLimit: 1000})
+	conn, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	defer conn.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(conn, post("/v1/completions", strings.Repeat("x", 4<<20)))
+	}()
+	require.Contains(t, readHead(t, bufio.NewReader(conn)), "413 ")
+	<-sent
+}
+
+func TestShutdownUnderTLS(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g, TLS: serverConfig(t)})
+	idle, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	defer idle.Close()
+	silent, err := net.Dial("tcp", s.addr) // no handshake ever
+	require.NoError(t, err)
+	defer silent.Close()
+	conn, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, post("/v1/completions", `{"prompt":"x","stream":true}`))
+	require.NoError(t, err)
+	<-streams
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	rest, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), "cancelled: shutdown")
+	require.Contains(t, string(rest), "[DONE]")
 }

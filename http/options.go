@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,9 @@ type Options struct {
 	// stands for everything in each list.
 	AllowedOrigins, AllowedMethods, AllowedHeaders []string
 	AllowCredentials                               bool
+
+	// TLS is what connections are encrypted with; nil = they are not.
+	TLS *tls.Config
 
 	RootPath string // prefix added by a proxy; taken off paths that carry it
 

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -108,6 +109,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	s.listeners = append(s.listeners, l)
 	s.mu.Unlock()
+	if s.opts.TLS != nil {
+		return s.http.Serve(tls.NewListener(l, s.opts.TLS))
+	}
 	return s.http.Serve(l)
 }
 

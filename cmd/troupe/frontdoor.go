@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/reqlog"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/tlsfiles"
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
@@ -19,11 +20,21 @@ func (s *server) openFrontDoor() (err error) {
 	if s.keys, err = keysfile.Load(s.cfg.HTTP.APIKeysFile, s.cfg.HTTP.AdminAPIKey); err != nil {
 		return err
 	}
+	warn := func(message string) { s.log.Warn(message) }
+	if h := &s.cfg.HTTP; h.SSLCertfile != "" {
+		s.tls, err = tlsfiles.Load(tlsfiles.Options{
+			KeyFile: h.SSLKeyfile, CertFile: h.SSLCertfile, CACerts: h.SSLCACerts, CertReqs: h.SSLCertReqs,
+			Ciphers: h.SSLCiphers, Refresh: h.EnableSSLRefresh, Warn: warn,
+		})
+		if err != nil {
+			return err
+		}
+	}
 	path := s.cfg.Logging.RequestLog
 	if path == "" {
 		return nil
 	}
-	s.records, err = recordlog.Open(path, recordlog.Options{Warn: func(message string) { s.log.Warn(message) }})
+	s.records, err = recordlog.Open(path, recordlog.Options{Warn: warn})
 	if err == nil {
 		s.closers = append(s.closers, s.records.Close)
 	}
@@ -66,7 +77,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
 		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
-		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
+		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", TLS: s.tls, RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
 		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
 		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,4 +40,28 @@ func TestRequestLog(t *testing.T) {
 	code, _, stderr := execute(t, "", "serve", "--request-log", filepath.Join(path, "x"))
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "--request-log")
+}
+
+func TestServeTLS(t *testing.T) {
+	dir := t.TempDir()
+	backing := httptest.NewTLSServer(http.NotFoundHandler()) // has a pair
+	pair := backing.TLS.Certificates[0]
+	client := backing.Client()
+	backing.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	require.NoError(t, err)
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--ssl-certfile", certFile, "--ssl-keyfile", keyFile)
+	require.True(t, strings.HasPrefix(r.url, "https://127.0.0.1:"), r.url)
+	resp, err := client.Post(r.url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"The capital of France is","max_tokens":4,"stream":true}`))
+	require.NoError(t, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Contains(t, string(text), "[DONE]")
+	client.CloseIdleConnections()
+	r.stop(t)
 }

@@ -65,6 +65,8 @@ func TestExitStatus(t *testing.T) {
 		{"serve /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
 		{"serve --tokenizer /does/not/exist", exitFailure, `"/does/not/exist" does not exist`},
 		{"serve --chat-template /does/not/exist", exitFailure, "neither a file nor a template"},
+		{"serve --ssl-certfile /does/not/exist", exitFailure, "--ssl-certfile /does/not/exist: no such file"},
+		{"serve --ssl-keyfile /does/not/exist", exitFailure, "require --ssl-certfile"},
 		{"serve --api-keys-file /does/not/exist", exitFailure, "--api-keys-file"},
 		{"serve --uds /does/not/exist/socket --port 0", exitFailure, "cannot listen on /does/not/exist/socket"},
 		{"chat --url nonsense", exitFailure, "--url must be a URL"},
@@ -136,7 +138,7 @@ func (b *lockedBuffer) String() string {
 }
 
 var (
-	urlPattern    = regexp.MustCompile(`http://[^ ]+`)
+	urlPattern    = regexp.MustCompile(`https?://[^ ]+`)
 	socketPattern = regexp.MustCompile(`unix socket [^ ]+`)
 )
 

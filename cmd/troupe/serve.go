@@ -154,5 +154,9 @@ func urlOf(cfg *config.Serve, ln net.Listener) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+	scheme := "http://"
+	if cfg.HTTP.SSLCertfile != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }

@@ -34,7 +34,7 @@ type server struct {
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
-	tls      *tls.Config // nil = plain HTTP
+	tls      *tls.Config    // nil = plain HTTP
 	records  *recordlog.Log // nil without --request-log
 	isDown   bool           // http has been shut down
 	closers  []func() error // of what is open, in the order of opening

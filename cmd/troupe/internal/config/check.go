@@ -80,6 +80,9 @@ func (s *Serve) checkHTTP() error {
 	if h.Port < 0 || h.Port > 65535 {
 		return fmt.Errorf("--port must be from 0 to 65535, got %d", h.Port)
 	}
+	if h.SSLCertfile == "" && (h.SSLKeyfile != "" || h.SSLCACerts != "" || h.SSLCertReqs != 0 || h.SSLCiphers != "" || h.EnableSSLRefresh) {
+		return errors.New("--ssl-keyfile, --ssl-ca-certs, --ssl-cert-reqs, --ssl-ciphers and --enable-ssl-refresh require --ssl-certfile")
+	}
 	if slices.Contains(h.ServedModelName, "") {
 		return errors.New("--served-model-name must not be empty")
 	}

@@ -32,7 +32,6 @@ const (
 	noteRemoved   = "vLLM no longer has it either"
 	noteNoHub     = "models are read from local folders"
 	noteStats     = "these statistics are not collected"
-	noteNoTLS     = "put a TLS proxy in front"
 	noteLater     = "this version does not have it"
 	noteText      = "only text models are served"
 )
@@ -66,12 +65,6 @@ var foreignFlags = []foreign{
 	{name: "cudagraph-metrics", note: noteStats},
 	{name: "aggregate-engine-logging", note: noteStats},
 
-	{name: "ssl-keyfile", arity: takesValue, refuse: true, note: noteNoTLS},
-	{name: "ssl-certfile", arity: takesValue, refuse: true, note: noteNoTLS},
-	{name: "ssl-ca-certs", arity: takesValue, refuse: true, note: noteNoTLS},
-	{name: "ssl-cert-reqs", arity: takesValue, accept: []string{"0"}, refuse: true, note: noteNoTLS},
-	{name: "ssl-ciphers", arity: takesValue, refuse: true, note: noteNoTLS},
-	{name: "enable-ssl-refresh", refuse: true, note: noteNoTLS},
 	{name: "disable-fastapi-docs", note: notePython},
 	{name: "enable-offline-docs", note: notePython},
 	{name: "middleware", arity: takesList, note: notePython},

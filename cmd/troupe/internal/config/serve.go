@@ -43,6 +43,12 @@ type HTTPFlags struct {
 	EnableFaultInjection         bool      `negatable:"" help:"Add POST /debug/fault, which makes a batcher fail; for tests and demonstrations."`
 	ServedModelName              []string  `sep:"none" placeholder:"NAME" help:"Names to answer to; the first is echoed and labels the metrics. The model's name if absent."`
 	EnableRequestIDHeaders       bool      `name:"enable-request-id-headers" negatable:"" help:"X-Request-Id on every response."`
+	SSLKeyfile                   string    `name:"ssl-keyfile" placeholder:"FILE" help:"PEM file of the TLS key; in --ssl-certfile if absent."`
+	SSLCertfile                  string    `name:"ssl-certfile" placeholder:"FILE" help:"PEM file of the TLS certificate and its chain; no TLS if absent."`
+	SSLCACerts                   string    `name:"ssl-ca-certs" placeholder:"FILE" help:"PEM file of those who sign clients' certificates."`
+	SSLCertReqs                  int       `name:"ssl-cert-reqs" default:"0" help:"Clients' certificates: 0 = not asked for, 1 = checked if given, 2 = required."`
+	SSLCiphers                   string    `name:"ssl-ciphers" placeholder:"NAMES" help:"Ciphers of TLS 1.2, separated by colons; Go's choice if absent."`
+	EnableSSLRefresh             bool      `name:"enable-ssl-refresh" negatable:"" help:"Take TLS files into use when they change."`
 	RootPath                     string    `help:"Path prefix that a proxy in front adds."`
 	AllowedOrigins               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Origins that browsers may call from."`
 	AllowedMethods               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Methods that browsers may use."`
