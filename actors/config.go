@@ -70,9 +70,14 @@ type Config struct {
 	// step either.
 	StepTimeout time.Duration
 
+	// FaultInjection lets Engine.InjectFault make steps fail.
+	FaultInjection bool
+
 	// RecoveryTimeout bounds an outage: how long requests wait for a device
 	// before they fail. 0 = 30 s. The engine keeps trying after that.
 	RecoveryTimeout time.Duration
+
+	faults *faultInjector // nil without FaultInjection
 }
 
 const (
@@ -107,6 +112,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Scheduler.MaxModelLen = c.Model.MaxModelLen
 	}
 	c.DataParallelSize = max(c.DataParallelSize, 1)
+	if c.FaultInjection {
+		c.faults = newFaultInjector(c.DataParallelSize)
+	}
 	c.StreamInterval = max(c.StreamInterval, 1)
 	if c.StreamBufferBytes <= 0 {
 		c.StreamBufferBytes = defaultStreamBufferBytes

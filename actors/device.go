@@ -42,6 +42,9 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the runner: %w", err)
 	}
+	if c.faults != nil {
+		runner = &faultyRunner{Runner: runner, faults: c.faults, batcher: batcher, abandoned: make(chan struct{})}
+	}
 	config := c.Scheduler
 	config.NumBlocks, config.BlockSize = runner.Spec().NumBlocks, runner.Spec().BlockSize
 	sched, err := scheduler.New(config)
@@ -145,6 +148,9 @@ func (a *abandonment) closeDevice(d *device, limit time.Duration) error {
 		return <-closed
 	}
 	isAbandoned = true
+	if r, ok := d.runner.(*faultyRunner); ok {
+		close(r.abandoned)
+	}
 	a.log.Error("a device is abandoned: its step has not ended", "abandoned", a.count.Add(1))
 	return ErrDeviceAbandoned
 }

@@ -129,6 +129,7 @@ func (e *Engine) admit(j *job) error {
 		j.sequences[i].place = places[i]
 	}
 	j.stream = newStream(j.request.ID, e.env.root, e.config.StreamBufferBytes)
+	j.stream.job = j
 	if !e.env.registry.enter(j.stream) {
 		j.release()
 		return draining()

@@ -35,6 +35,7 @@ type sequenceSpec struct {
 	place  *place
 	// batcher is the one to submit to first; nil = none lived.
 	batcher *BatcherReady
+	live    *liveSequence
 }
 
 // prompt is shared by its choices.
@@ -89,7 +90,7 @@ func (j *job) addChoices(p *prompt, params infer.SamplingParams, seed uint64) {
 	for choice := range j.request.N {
 		own := params
 		own.Seed = sampling.DeriveSeed(seed, choice)
-		j.sequences = append(j.sequences, sequenceSpec{index: len(j.sequences), prompt: p, params: &own})
+		j.sequences = append(j.sequences, sequenceSpec{index: len(j.sequences), prompt: p, params: &own, live: new(liveSequence)})
 	}
 }
 

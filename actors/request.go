@@ -190,17 +190,27 @@ func (r *RequestActor) final() *infer.Final {
 // to compute: a later choice finds what an earlier one just left in the cache,
 // which is not what the client asks about.
 func (r *RequestActor) usage() infer.Usage {
-	usage := infer.Usage{NumPromptTokens: r.job.numPromptTokens}
-	n := r.job.request.N
-	for first := 0; first < len(r.choices); first += n {
-		cached := r.choices[first].NumCachedTokens
-		for i := first; i < first+n; i++ {
-			cached = min(cached, r.choices[i].NumCachedTokens)
-			usage.NumCompletionTokens += r.choices[i].NumTokens
-		}
-		usage.NumCachedTokens += cached
+	usage := infer.Usage{
+		NumPromptTokens: r.job.numPromptTokens,
+		NumCachedTokens: r.job.numCachedTokens(func(i int) int { return r.choices[i].NumCachedTokens }),
+	}
+	for i := range r.choices {
+		usage.NumCompletionTokens += r.choices[i].NumTokens
 	}
 	return usage
+}
+
+// numCachedTokens adds up, over the prompts, what no choice had to compute.
+func (j *job) numCachedTokens(ofChoice func(i int) int) (sum int) {
+	n := j.request.N
+	for first := 0; first < len(j.sequences); first += n {
+		cached := ofChoice(first)
+		for i := first + 1; i < first+n; i++ {
+			cached = min(cached, ofChoice(i))
+		}
+		sum += cached
+	}
+	return sum
 }
 
 func (r *RequestActor) longest() int {

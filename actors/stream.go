@@ -18,6 +18,7 @@ type stream struct {
 	root   *actor.RootContext // sends the Cancel
 	ready  chan struct{}      // capacity 1: a wake-up is never lost and never blocks
 	limits streamLimits
+	job    *job // for those who look into a running request
 
 	mu       sync.Mutex
 	pending  []infer.Event
@@ -73,18 +74,20 @@ func (s *stream) Drain(buf []infer.Event) []infer.Event {
 }
 
 // Cancel implements infer.Stream. The first reason stands.
-func (s *stream) Cancel(reason infer.CancelReason) {
+func (s *stream) Cancel(reason infer.CancelReason) { s.cancel(reason) }
+
+// cancel reports whether this call is the one that counts.
+func (s *stream) cancel(reason infer.CancelReason) bool {
 	s.mu.Lock()
-	request := s.request
-	if s.finished || s.reason != "" {
-		request = nil
-	} else {
+	request, first := s.request, !s.finished && s.reason == ""
+	if first {
 		s.reason = reason
 	}
 	s.mu.Unlock()
-	if request != nil {
+	if first && request != nil {
 		s.root.Send(request, &Cancel{Reason: reason})
 	}
+	return first
 }
 
 // bind names the request actor, so that a Cancel finds it, and returns the

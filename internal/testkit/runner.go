@@ -27,6 +27,9 @@ type DeviceOptions struct {
 	OpenFault func(attempt int) error
 	// Inline says per step that done is called before Launch returns. [never]
 	Inline func(step int) bool
+	// Overlap allows a runner to be opened before the last one is closed, as
+	// happens after an abandoned one.
+	Overlap bool
 	// Manual steps wait for Runner.Finish.
 	Manual bool
 }
@@ -99,7 +102,7 @@ func (d *Device) NewRunner(int) (infer.Runner, error) {
 			return nil, err
 		}
 	}
-	if d.open != nil {
+	if d.open != nil && !d.options.Overlap {
 		d.violate(errors.New("a runner was opened before the last one was closed"))
 	}
 	d.open = newRunner(d)
