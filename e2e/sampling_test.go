@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -50,6 +51,8 @@ func TestO27SeveralStops(t *testing.T) {
 	first := min(strings.Index(answer, s1), strings.Index(answer, s2))
 	got := twins(t, s, "/v1/chat/completions", with(req, obj{"stop": []string{s1, s2, "never-there"}}))
 	require.Equal(t, answer[:first], got)
+	stopped, _ := s.chat(with(req, obj{"stop": []string{s1, s2, "never-there"}}))
+	require.Equal(t, "stop", choice(stopped, 0)["finish_reason"])
 	for _, ok := range []any{nil, "zzz", []string{"a1", "b1", "c1", "d1"}} {
 		s.chat(with(req, obj{"stop": ok}))
 	}
@@ -143,12 +146,14 @@ func TestO32LogprobsEqualStreamingOrNot(t *testing.T) {
 		top := e["top_logprobs"].([]any)
 		require.Len(t, top, 3)
 		require.Equal(t, e["token"], top[0].(obj)["token"])
-		previous := 0.0
+		previous, total := 0.0, 0.0
 		for _, alt := range top {
 			lp := alt.(obj)["logprob"].(float64)
 			require.LessOrEqual(t, lp, previous)
 			previous = lp
+			total += math.Exp(lp)
 		}
+		require.LessOrEqual(t, total, 1+1e-6)
 		require.Contains(t, e, "bytes")
 	}
 }

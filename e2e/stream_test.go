@@ -55,6 +55,9 @@ func requireChunkOrder(t *testing.T, e *sse, choices int) {
 		}
 		require.False(t, finished[index], "a chunk after the finish chunk")
 		finished[index] = ch["finish_reason"] != nil
+		if finished[index] {
+			require.Contains(t, []string{"stop", "length"}, ch["finish_reason"])
+		}
 	}
 	for i := range choices {
 		require.True(t, roles[i])
@@ -93,6 +96,12 @@ func TestO15NoChunkWithoutChoices(t *testing.T) {
 		require.True(t, e.Done)
 		require.NotEmpty(t, e.Chunks)
 		for _, c := range e.Chunks {
+			require.NotEmpty(t, c["choices"])
+			require.Nil(t, c["usage"])
+		}
+		text := s.stream("/v1/completions", obj{"model": "understudy", "prompt": "Hello", "max_tokens": 8, "stream_options": options})
+		require.True(t, text.Done)
+		for _, c := range text.Chunks {
 			require.NotEmpty(t, c["choices"])
 			require.Nil(t, c["usage"])
 		}
@@ -206,8 +215,9 @@ func TestO22CharactersOfSeveralTokens(t *testing.T) {
 	}
 	// Random walks over the bytes of emoji: whatever comes out, both forms agree and are valid UTF-8.
 	for seed := range 8 {
-		twins(t, s, "/v1/completions", obj{"model": "understudy", "prompt": "x", "max_tokens": 40, "temperature": 2, "seed": seed,
+		walk := twins(t, s, "/v1/completions", obj{"model": "understudy", "prompt": "x", "max_tokens": 40, "temperature": 2, "seed": seed,
 			"ignore_eos": true, "allowed_token_ids": idsOf(s, "😀🚀漢é a")})
+		require.NotContains(t, walk, "\uFFFD")
 	}
 }
 
@@ -258,6 +268,8 @@ func TestO24ErrorsBeforeAndAfterTheFirstByte(t *testing.T) {
 	after := s.scrape()
 	const series = "vllm:request_success_total"
 	require.EqualValues(t, 1, sum(after, series, `finished_reason="error"`)-sum(before, series, `finished_reason="error"`))
+	const tokens = "vllm:generation_tokens_total"
+	require.EqualValues(t, 3, sum(after, tokens)-sum(before, tokens), "the failed request is booked with its tokens so far")
 	o, _ := s.chat(obj{"model": "understudy", "messages": user("What is the capital of France?"), "temperature": 0})
 	require.Contains(t, content(o, 0), "Paris")
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -68,7 +69,7 @@ func TestO35TokenIDsOutsideTheVocabulary(t *testing.T) {
 }
 
 func TestO36PoisonFailsAlone(t *testing.T) {
-	s := serve(t)
+	s := serve(t, "--enable-request-id-headers")
 	for _, kind := range []string{"panic-in-sampling", "panic-in-step", "error-in-step"} {
 		req := obj{"model": "understudy", "messages": user("Tell me a story about a penguin."), "max_tokens": 120, "temperature": 0}
 		want, _ := s.chat(req)
@@ -95,6 +96,7 @@ func TestO36PoisonFailsAlone(t *testing.T) {
 		}
 		r := s.do("POST", "/v1/chat/completions", body(with(req, obj{"vllm_xargs": obj{"troupe_fault": kind}})), "X-Request-Id", "poison-1")
 		require.Equal(t, 500, r.Status, "%s", r.Body)
+		require.Equal(t, "poison-1", r.Header.Get("X-Request-Id"))
 		for range neighbours {
 			e := <-results
 			require.True(t, e.Done, "%s: %s", kind, e.Raw)
@@ -146,6 +148,7 @@ func TestO38BodiesThatAreNotWhatTheySay(t *testing.T) {
 		"trailing":        `{"model":"understudy","messages":[{"role":"user","content":"a"}]} x`,
 		"deep":            deep,
 		"deep in a field": `{"model":"understudy","metadata":` + deep + strings.Repeat("]", 200_000) + `,"messages":[{"role":"user","content":"a"}]}`,
+		"null content":    `{"model":"understudy","messages":[{"role":"user","content":null}]}`,
 		"unknown part":    `{"model":"understudy","messages":[{"role":"user","content":[{"type":"hologram","hologram":1}]}]}`,
 		"no messages":     `{"model":"understudy"}`,
 		"messages object": `{"model":"understudy","messages":{}}`,
@@ -157,6 +160,7 @@ func TestO38BodiesThatAreNotWhatTheySay(t *testing.T) {
 		r, err := s.try(context.Background(), "POST", "/v1/chat/completions", raw, "Content-Type", "application/json")
 		require.NoError(t, err, name)
 		require.Equal(t, 400, r.Status, "%s: %s", name, r.Body)
+		require.Less(t, r.Wall, 5*time.Second, name)
 		require.True(t, json.Valid(r.Body), name)
 		require.NotContains(t, string(r.Body), "goroutine", name)
 		require.NotContains(t, string(r.Body), ".go:", name)
@@ -192,9 +196,10 @@ func TestO40LargeBodiesAndHeaders(t *testing.T) {
 	s := serve(t)
 	pad := strings.Repeat("x", 8_000_000)
 	req := body(obj{"model": "understudy", "messages": user("hi"), "max_tokens": 1, "metadata": obj{"pad": pad}})
-	for range 10 {
+	for range 100 {
 		require.Equal(t, 200, s.do("POST", "/v1/chat/completions", req).Status)
 	}
+	require.Less(t, sum(s.scrape(), "process_resident_memory_bytes"), 400e6, "memory after 100 bodies of 8 MB")
 	require.Equal(t, 200, s.do("POST", "/v1/chat/completions", body(obj{"messages": user("hi"), "max_tokens": 1}),
 		"Authorization", "Bearer "+strings.Repeat("k", 12_000)).Status)
 
@@ -233,8 +238,11 @@ func TestO56LabelsCannotExplode(t *testing.T) {
 		require.Contains(t, e["message"], "does not exist")
 		require.Equal(t, 404, s.do("GET", fmt.Sprintf("/v1/%d", i), "").Status)
 	}
-	s.do("BREW", "/v1/models", "")
-	require.Less(t, len(s.scrape())-before, 60, "new samples (a histogram has one per bucket)")
+	after := s.scrape()
+	require.Less(t, len(after)-before, 20, "new samples")
+	require.EqualValues(t, 1000, sum(after, "http_requests_total", `handler="none"`, `method="GET"`, `status="4xx"`), "unknown paths share one label")
+	escaped := serve(t, "--served-model-name", "quo\"te\nline")
+	require.Positive(t, sum(escaped.scrape(), "vllm:cache_config_info")) // parsing is the check
 }
 
 func TestLaterFeaturesAreRefusedByName(t *testing.T) {

@@ -141,7 +141,9 @@ func (e *Engine) ObserveRequestFinish(f RequestFinish) {
 		reason = infer.FinishError // every request is counted under some reason
 	}
 	e.requests.finished[reason].Inc()
-	e.latency.e2e.Observe(seconds(f.E2E))
+	if reason != infer.FinishAbort && reason != infer.FinishError {
+		e.latency.e2e.Observe(seconds(f.E2E)) // how long a cut answer took says nothing about latency
+	}
 	e.requests.promptTokens.Observe(float64(f.NumPromptTokens))
 	e.requests.maxGenerationTokens.Observe(float64(f.MaxNumGenerationTokens))
 	e.requests.paramMaxTokens.Observe(float64(f.MaxTokensParam))

@@ -141,7 +141,7 @@ func TestObserveRequestFinish(t *testing.T) {
 		`vllm:request_success_total{finished_reason="abort"}`:      1,
 		`vllm:request_success_total{finished_reason="error"}`:      3,
 		`vllm:request_success_total{finished_reason="repetition"}`: 1,
-		`vllm:e2e_request_latency_seconds`:                         7,
+		`vllm:e2e_request_latency_seconds`:                         3, // not the aborted and the failed
 	})
 	requireSums(t, reg, map[string]float64{
 		`vllm:e2e_request_latency_seconds`:       10,
