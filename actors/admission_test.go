@@ -99,6 +99,35 @@ func TestPlacesAreGivenBackOnce(t *testing.T) {
 	require.Zero(t, a.queuedTokens.Load())
 }
 
+func TestPlacesAreGivenBackIfTheEngineDrains(t *testing.T) {
+	w, e := newWorkbench(t), preparing(nil)
+	e.env = w.env
+	j, refusal := e.prepare(testkit.Completion("hello", 8))
+	require.Nil(t, refusal)
+	w.env.registry.drain() // after the request was looked at
+	require.Equal(t, infer.CodeUnavailable, infer.AsError(e.admit(j)).Code)
+	require.Zero(t, w.env.admission.live.Load())
+	require.Zero(t, w.env.admission.queued.Load())
+}
+
+func TestRetryAfterOfARefusal(t *testing.T) {
+	a, clock := newAdmission(1, 1, 0)
+	for range 10 {
+		places, err, _ := a.admit([]int{1})
+		require.Nil(t, err)
+		clock.Advance(int64(7 * time.Second))
+		places[0].leaveQueue()
+		places[0].release()
+	}
+	for range 2 {
+		_, err, _ := a.admit([]int{1})
+		require.Nil(t, err)
+	}
+	_, err, _ := a.admit([]int{1})
+	require.NotNil(t, err)
+	require.Equal(t, 14*time.Second, err.RetryAfter, "two are to leave before, one every 7 s")
+}
+
 func TestRetryAfterFollowsThePace(t *testing.T) {
 	var p pace
 	require.Equal(t, time.Second, p.until(5, 0), "nothing measured yet")

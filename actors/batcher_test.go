@@ -149,6 +149,18 @@ func TestPreemption(t *testing.T) {
 	require.False(t, w.env.admission.isBlocked())
 }
 
+func TestDeadBatcherBlocksNobody(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{NumBlocks: 7})
+	w.send(pid, w.add(1, 6))
+	w.send(pid, w.add(2, 6))
+	for !w.env.admission.isBlocked() {
+		require.True(t, d.Runner().Finish())
+	}
+	w.env.root.Stop(pid)
+	require.False(t, w.env.admission.isBlocked())
+}
+
 func TestWhatCanNeverRunIsAnswered(t *testing.T) {
 	w := newWorkbench(t)
 	pid, _, b := w.newBatcher(testkit.DeviceOptions{})

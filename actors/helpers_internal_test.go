@@ -59,14 +59,15 @@ func newWorkbench(t *testing.T) *workbench {
 // send sends a message and waits for all that follows from it.
 func (w *workbench) send(to *actor.PID, message any) { w.env.root.Send(to, message) }
 
-// counted returns the value of a counter, summed over its labels.
+// counted returns the value of a counter, or the sum of a histogram's samples,
+// summed over its labels.
 func (w *workbench) counted(name string) (sum float64) {
 	families, err := w.series.Gather()
 	require.NoError(w.t, err)
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.Metric {
-				sum += m.GetCounter().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
 			}
 			return sum
 		}

@@ -58,6 +58,11 @@ func TestQueueLimit(t *testing.T) {
 		streams = append(streams, s)
 	}
 	require.Len(t, streams, 5)
+	unsound := endless(2)
+	unsound.Prompts[0].Text = ""
+	_, err := e.Generate(context.Background(), unsound)
+	requireError(t, err, infer.CodeOverloaded, "limit is 4") // before anything is spent on it
+	refused++
 	close(h.permits)
 	for _, s := range streams {
 		a, err := read(s)

@@ -88,6 +88,9 @@ func TestSequenceMovesToTheNextBatcher(t *testing.T) {
 	require.EqualValues(t, 1, m.Stamps.Queued, "never moved")
 
 	b.output(1, 4, "x", infer.FinishNone) // of the old epoch
+	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Err: infer.Errorf(infer.CodeInternal, "", "old")})
+	b.send(b.pid, &BatcherReady{PID: next.PID, Epoch: 3}) // not asked for
+	require.Empty(t, next.Take(), "submitted once")
 	b.output(2, 4, "d", infer.FinishLength)
 	require.Equal(t, "abcd", b.text())
 	require.Equal(t, bytesOf("abc"), m.OutputTokenIDs, "a message does not change after sending")
@@ -156,6 +159,53 @@ func TestCancelFinishesOnceAndAborts(t *testing.T) {
 	one(t, testkit.TakeOf[*AbortSequence](b.batcher))
 	b.env.root.Stop(b.batcher.PID) // its Terminated is an answer, too
 	require.IsType(t, &actor.Terminated{}, one(t, b.recorder.Take()))
+}
+
+func TestFarewellAfterACancelIsNoAnswer(t *testing.T) {
+	b, _ := newSequence(t, nil)
+	b.send(b.pid, &Cancel{Reason: infer.CancelClientGone})
+	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Err: infer.Errorf(infer.CodeInternal, "", "boom")})
+	require.Nil(t, one(t, testkit.TakeOf[*SequenceFinished](b.recorder)).Err)
+	b.env.root.Stop(b.batcher.PID)
+	require.IsType(t, &actor.Terminated{}, one(t, b.recorder.Take()))
+}
+
+// What the bill says of the cache is what the first batcher found; preemptions add
+// up over batchers.
+func TestCountsOverTwoBatchers(t *testing.T) {
+	b, _ := newSequence(t, nil)
+	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("a"), NumOutputTokens: 1, NumCachedTokens: 1, NumPreemptions: 1})
+	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("b"), NumOutputTokens: 2, NumCachedTokens: 1, NumPreemptions: 2})
+	b.env.root.Stop(b.batcher.PID)
+	next := testkit.NewRecorder(t, testkit.System())
+	b.send(b.pid, &BatcherReady{PID: next.PID, Epoch: 2, metrics: b.env.metrics(0)})
+	b.send(b.pid, &SequenceOutput{Epoch: 2, NewTokenIDs: bytesOf("c"), NumOutputTokens: 3, NumCachedTokens: 2, NumPreemptions: 1, FinishReason: infer.FinishLength})
+	require.Equal(t, 1, one(t, testkit.TakeOf[*SequenceFinished](b.recorder)).NumCachedTokens)
+	require.EqualValues(t, 3, b.counted("vllm:request_num_preemptions"))
+	require.EqualValues(t, 1, b.counted("vllm:prompt_tokens_cached_total"))
+}
+
+func TestScoredPromptIsCounted(t *testing.T) {
+	b, _ := newSequence(t, nil)
+	b.send(b.pid, &SequenceOutput{Epoch: 1, FinishReason: infer.FinishLength})
+	require.EqualValues(t, 2, b.counted("vllm:prompt_tokens_total"))
+	require.Zero(t, b.counted("vllm:generation_tokens_total"))
+}
+
+// A batcher would remember every sequence there was, and greet each when it dies.
+func TestSequenceIsForgottenByItsBatcher(t *testing.T) {
+	b, _ := newSequence(t, nil)
+	b.output(1, 1, "a", infer.FinishLength)
+	greeted := false
+	events := testkit.System().EventStream
+	subscription := events.Subscribe(func(event any) {
+		if dead, ok := event.(*actor.DeadLetterEvent); ok && dead.PID.Equal(b.pid) {
+			greeted = true
+		}
+	})
+	defer events.Unsubscribe(subscription)
+	b.env.root.Stop(b.batcher.PID)
+	require.False(t, greeted)
 }
 
 func TestCancelDuringAnOutage(t *testing.T) {

@@ -35,8 +35,10 @@ func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorB
 		return &SupervisorActor{env: b.env, config: config, slots: slots, closed: b.closed}
 	}, actor.WithSupervisor(b.env.strategy))
 	t.Cleanup(func() {
+		opened := b.device.NumOpened()
 		b.env.root.Stop(b.pid)
 		require.NoError(t, <-b.closed)
+		require.Equal(t, opened, b.device.NumOpened(), "nothing is opened while stopping")
 		require.Nil(t, b.device.Runner(), "no runner is left open")
 		require.NoError(t, b.device.Check())
 	})

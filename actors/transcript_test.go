@@ -111,6 +111,20 @@ func TestTextAndTokensLeaveTogether(t *testing.T) {
 	require.Equal(t, infer.Delta{Index: 3, Text: "é", TokenIDs: bytesOf("é"), NumOutputTokens: 2}, d)
 }
 
+// The memory behind a step's tokens is not the transcript's to write to.
+func TestHeldBackTokensKeepOffTheStepsMemory(t *testing.T) {
+	params := testkit.Params(10)
+	tr := transcriptOf(&params, 1)
+	memory := append(bytesOf("é"), 7)
+	tr.add(&SequenceOutput{NewTokenIDs: memory[:1]})
+	tr.add(&SequenceOutput{NewTokenIDs: bytesOf("é")[1:]})
+	require.Equal(t, bytesOf("é"), tr.take(0).TokenIDs)
+	memory[1] = 9
+	tr.add(&SequenceOutput{NewTokenIDs: memory[:1]})
+	tr.add(&SequenceOutput{NewTokenIDs: bytesOf("é")[1:]})
+	require.EqualValues(t, 9, memory[1])
+}
+
 func TestStreamInterval(t *testing.T) {
 	params := testkit.Params(100)
 	_, deltas := feed(transcriptOf(&params, 4), bytesOf("abcdefghijk"), slices.Repeat([]int{1}, 11), infer.FinishLength)
