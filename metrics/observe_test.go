@@ -144,7 +144,7 @@ func TestObserveRequestFinish(t *testing.T) {
 		`vllm:e2e_request_latency_seconds`:                         3, // not the aborted and the failed
 	})
 	requireSums(t, reg, map[string]float64{
-		`vllm:e2e_request_latency_seconds`:       10,
+		`vllm:e2e_request_latency_seconds`:       6,
 		`vllm:request_prompt_tokens`:             50,
 		`vllm:request_max_num_generation_tokens`: 35,
 		`vllm:request_params_max_tokens`:         80,
