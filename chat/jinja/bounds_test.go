@@ -68,7 +68,7 @@ func TestTimeIsBounded(t *testing.T) {
 // What is quadratic in one of these lengths takes minutes.
 func TestLongInputsTakeLinearTime(t *testing.T) {
 	vars, list := &jinja.Dict{}, jinja.NewList()
-	for i := range 300_000 {
+	for i := range 150_000 {
 		vars.Set(fmt.Sprint("k", i), int64(i))
 		list.Items = append(list.Items, jinja.Client("a"))
 	}
@@ -76,14 +76,14 @@ func TestLongInputsTakeLinearTime(t *testing.T) {
 	lim := limits()
 	lim.MaxBytes = 1 << 30
 	for name, tt := range map[string]struct{ source, want string }{
-		"variables":        {"{{ k299999 }}", "299999"},
-		"string literals":  {"{{ (" + strings.Repeat("'a'", 300_000) + ") | length }}", "300000"},
-		"dotted name":      {"{{ 1 is not a" + strings.Repeat(".a", 400_000) + " if false }}", ""},
-		"pieces replaced":  {"{{ l | join('-') | replace('-', '+') | length }}", "599999"},
-		"pieces split":     {"{{ (l | join('-')).split('-') | length }}", "300000"},
-		"pieces by blanks": {"{{ (l | join(' ')).split() | length }}", "300000"},
-		"lines":            {"{{ (l | join('\n')).splitlines() | length }}", "300000"},
-		"fields":           {"{{ (l | join('{{')).format() | length }}", "599999"},
+		"variables":        {"{{ k149999 }}", "149999"},
+		"string literals":  {"{{ (" + strings.Repeat("'a'", 150_000) + ") | length }}", "150000"},
+		"dotted name":      {"{{ 1 is not a" + strings.Repeat(".a", 200_000) + " if false }}", ""},
+		"pieces replaced":  {"{{ l | join('-') | replace('-', '+') | length }}", "299999"},
+		"pieces split":     {"{{ (l | join('-')).split('-') | length }}", "150000"},
+		"pieces by blanks": {"{{ (l | join(' ')).split() | length }}", "150000"},
+		"lines":            {"{{ (l | join('\n')).splitlines() | length }}", "150000"},
+		"fields":           {"{{ (l | join('{{')).format() | length }}", "299999"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl, err := jinja.Parse(tt.source)
