@@ -13,7 +13,7 @@ type Policy uint8
 
 // The policies.
 const (
-	FCFS     Policy = iota // first come, first served
+	FCFS     Policy = iota // first come, first served; keys take turns by weight
 	Priority               // lower Sequence.Priority first, then earlier Arrival
 )
 
@@ -98,6 +98,7 @@ func New(c Config) (*Scheduler, error) {
 		config:  c,
 		cache:   cache,
 		less:    less,
+		share:   share{used: make(map[string]uint64)},
 		byID:    make(map[infer.SeqID]*Sequence),
 		waiting: newWaiting(less, c.MaxNumBatchedTokens/shortShare),
 	}, nil

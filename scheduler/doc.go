@@ -19,12 +19,14 @@
 //
 // # Order
 //
-// All sequences have one total order, their rank: the order of arrival, or with
-// the priority policy (Priority, Arrival, order of adding). Waiting sequences
+// All sequences have one total order, their rank: with the fcfs policy the order
+// of adding, and with the priority policy (Priority, Arrival, order of adding).
+// If there are several keys, fcfs holds within a key, and the keys take turns by
+// weight (see share.go), so that one key's burst does not starve another. Waiting sequences
 // are admitted by rank, and when blocks run out the running sequence of highest
 // rank, the youngest or least important one, is preempted: it loses its blocks,
 // keeps its output tokens, and waits with its old rank, which puts it ahead of
-// everything that arrived later. A preempted sequence is computed again as a
+// everything of its key that arrived later. A preempted sequence is computed again as a
 // prefill of prompt and output, and the position of its next draw is the same.
 // No livelock is possible: the sequence of lowest rank is never preempted for
 // another, so it advances whenever its kind of step comes.

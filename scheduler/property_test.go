@@ -115,6 +115,8 @@ func drawSequence(t *rapid.T) scheduler.SequenceOptions {
 		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
 		Arrival:   rapid.Int64Range(0, 3).Draw(t, "arrival"),
 		CacheSalt: rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "salt"),
+		Key:       rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
+		Weight:    rapid.IntRange(0, 3).Draw(t, "weight"),
 		Isolate:   rapid.IntRange(0, 7).Draw(t, "isolate") == 7,
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "resumed") {

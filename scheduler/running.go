@@ -13,6 +13,7 @@ func (s *Scheduler) start(seq *Sequence, m kvcache.Match) {
 	s.cache.Attach(&seq.table, m)
 	seq.numComputed = m.NumTokens
 	seq.running = true
+	s.share.admitted(seq)
 	i := len(s.running)
 	for i > 0 && s.less(seq, s.running[i-1]) {
 		i--

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into te
 // commands, a line "----", what they are expected to print, an empty line.
 //
 //	config blocks=8 block_size=4 max_num_seqs=4 budget=64 max_model_len=64 threshold=0 chunked=on caching=on policy=fcfs
-//	add NAME prompt=4 max_tokens=8 [output=2] [priority=0] [arrival=0] [salt=x] [isolate] [eos=ID] [stop=ID] [prompt_logprobs]
+//	add NAME prompt=4 max_tokens=8 [output=2] [priority=0] [arrival=0] [salt=x] [key=k] [weight=1] [isolate] [eos=ID] [stop=ID] [prompt_logprobs]
 //	step [NAME=TOKEN|err …]   commits the outstanding step, drawing the tokens given, then schedules the next
 //	abort NAME
 //	end_isolation NAME
@@ -203,6 +203,8 @@ func (sc *script) add(name string, args map[string]string) {
 		Priority:  sc.number(args, "priority", 0),
 		Arrival:   int64(sc.number(args, "arrival", 0)),
 		CacheSalt: args["salt"],
+		Key:       args["key"],
+		Weight:    sc.number(args, "weight", 1),
 		Isolate:   isolate,
 		Tag:       name,
 	})

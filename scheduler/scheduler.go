@@ -17,6 +17,7 @@ type Scheduler struct {
 
 	byID     map[infer.SeqID]*Sequence // all sequences
 	waiting  waiting                   // those that hold no blocks and are not isolated
+	share    share                     // of the keys in what is admitted; fcfs policy only
 	running  []*Sequence               // those that hold blocks, by rank
 	isolated []*Sequence               // the isolated ones, waiting or running, next turn first
 	// lastIsolated: the last step was an isolated sequence's, so the next one is
@@ -45,6 +46,9 @@ func (s *Scheduler) Add(seq *Sequence) error {
 	s.added++
 	seq.order = s.added
 	s.byID[seq.ID] = seq
+	if s.config.Policy == FCFS {
+		s.share.enter(seq)
+	}
 	if seq.isolate {
 		s.isolated = append(s.isolated, seq)
 	} else {
@@ -132,6 +136,9 @@ func (s *Scheduler) removeIsolated(seq *Sequence) {
 // nor waiting, and returns its terminal Output.
 func (s *Scheduler) end(seq *Sequence, reason infer.FinishReason) Output {
 	delete(s.byID, seq.ID)
+	if len(s.byID) == 0 {
+		s.share.idle()
+	}
 	if seq.isolate {
 		s.removeIsolated(seq)
 	}

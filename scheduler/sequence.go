@@ -25,8 +25,12 @@ type SequenceOptions struct {
 	// already received; they are not reported again. With a non-empty Output it
 	// is all of them, whatever is said here.
 	NumPromptLogprobsDone int
-	Isolate               bool // runs in steps of its own
-	Tag                   any
+	// Key names whose sequence it is, and Weight is that one's share relative to
+	// others, 0 = 1; fcfs policy only.
+	Key     string
+	Weight  int
+	Isolate bool // runs in steps of its own
+	Tag     any
 }
 
 // Sequence is one prompt with the tokens generated for it. The scheduler owns it
@@ -39,11 +43,14 @@ type Sequence struct {
 	Priority  int
 	Arrival   int64
 	CacheSalt string
+	Key       string
+	Weight    int // >= 1
 	Tag       any // the caller's own; not looked at
 
 	tokens []int32 // prompt, then output; only ever appended to. The prompt itself until it starts
 	table  kvcache.Table
 	order  uint64 // place in the order of adding, from 1; 0 = not added
+	turn   uint64 // its key's share used before it, in virtual time; 0 with the priority policy
 
 	// State. A sequence is waiting unless running is set. Invariant:
 	// 0 <= numComputed <= len(tokens)-1 between steps, both 0 and an empty
@@ -80,6 +87,8 @@ func NewSequence(o SequenceOptions) *Sequence {
 		Priority:  o.Priority,
 		Arrival:   o.Arrival,
 		CacheSalt: o.CacheSalt,
+		Key:       o.Key,
+		Weight:    min(max(o.Weight, 1), maxWeight),
 		Tag:       o.Tag,
 		tokens:    tokens,
 		table:     kvcache.NewTable(o.CacheSalt),
@@ -146,8 +155,14 @@ func (q *Sequence) maxComputed(maxModelLen int) int {
 	return min(len(q.Prompt)+q.Params.MaxTokens, maxModelLen) - 1
 }
 
-// rankFCFS orders sequences by the order of adding.
-func rankFCFS(a, b *Sequence) bool { return a.order < b.order }
+// rankFCFS orders sequences by the turn of their key, then by the order of
+// adding. The turns of one key follow that order.
+func rankFCFS(a, b *Sequence) bool {
+	if a.turn != b.turn {
+		return a.turn < b.turn
+	}
+	return a.order < b.order
+}
 
 // rankPriority orders sequences by priority, then arrival, then order of adding.
 func rankPriority(a, b *Sequence) bool {
