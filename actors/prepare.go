@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -211,7 +212,11 @@ func (e *Engine) render(in *infer.ChatInput) (chat.Rendered, *infer.Error) {
 		DefaultKwargs: e.config.DefaultChatTemplateKwargs,
 		ControlTokens: e.controlTokens,
 	})
-	return rendered, infer.AsError(failure)
+	refused := infer.AsError(failure)
+	if refused != nil && refused.Code == infer.CodeContextLength {
+		refused.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, %s.", e.Model().MaxModelLen, refused.Message)
+	}
+	return rendered, refused
 }
 
 func (e *Engine) template(in *infer.ChatInput) (*chat.Template, *infer.Error) {

@@ -106,8 +106,13 @@ func (t *Template) Render(in Input) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	text, err := t.compiled.Render(vars, t.limits())
+	limits := t.limits()
+	text, err := t.compiled.Render(vars, limits)
 	if err != nil {
+		if size := numBytes(in.Chat); size > limits.MaxOutput/2 {
+			return Rendered{}, infer.Errorf(infer.CodeContextLength, "messages",
+				"the conversation has %d bytes, too many for a prompt, which may have %d", size, limits.MaxOutput)
+		}
 		return Rendered{}, renderError(err)
 	}
 	if in.Chat.ContinueFinalMessage {
@@ -140,6 +145,15 @@ func renderError(err error) error {
 		return infer.Errorf(infer.CodeInvalid, "messages", "%s", e.Message)
 	}
 	return infer.Errorf(infer.CodeInvalid, "messages", "the chat template failed: %v", e)
+}
+
+// numBytes returns the size of a conversation as it was sent.
+func numBytes(in *infer.ChatInput) int {
+	size := len(in.Tools) + len(in.TemplateKwargs)
+	for _, m := range in.Messages {
+		size += len(m)
+	}
+	return size
 }
 
 // reserved are names that kwargs may not set: they are fields of their own.

@@ -139,6 +139,13 @@ func TestBrokenModelFolders(t *testing.T) {
 			failsToStart(t, dir, c.words...)
 		})
 	}
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		dir := folder(t)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"), 0o644))
+		failsToStart(t, dir, name, "git-lfs pointer")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("<!DOCTYPE html><html></html>"), 0o644))
+		failsToStart(t, dir, name, "html")
+	}
 	dir := folder(t)
 	require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
 	failsToStart(t, dir, "tokenizer.json")

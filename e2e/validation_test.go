@@ -184,6 +184,12 @@ func TestO39PromptLongerThanTheContext(t *testing.T) {
 	require.Contains(t, fmt.Sprint(e["param"]), "max_tokens")
 	require.Contains(t, e["message"], "1024")
 
+	for path, fields := range map[string]obj{"/v1/chat/completions": {"messages": user(strings.Repeat("word ", 3_000_000))}, "/v1/completions": {"prompt": strings.Repeat("word ", 3_000_000)}} {
+		e = s.refused(400, path, body(with(fields, obj{"max_tokens": 5})))
+		require.Contains(t, e["message"], "maximum context length is 1024 tokens")
+		require.Equal(t, "context_length_exceeded", e["reason"])
+	}
+
 	cut, _ := s.complete(obj{"model": "understudy", "prompt": strings.Repeat("word ", 2000), "max_tokens": 2, "truncate_prompt_tokens": 100})
 	require.Equal(t, 100, usage(cut, "prompt_tokens"))
 	full, _ := s.complete(obj{"model": "understudy", "prompt": strings.Repeat("word ", 2000), "max_tokens": 2, "truncate_prompt_tokens": -1})

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func OpenDir(path string) (*Folder, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, infer.Errorf(infer.CodeInvalid, "model", "model folder %q does not exist", path)
+		return nil, infer.Errorf(infer.CodeInvalid, "model", "model folder %q does not exist (nothing is downloaded: give a local folder)", path)
 	case err != nil:
 		return nil, &infer.Error{Code: infer.CodeInvalid, Param: "model",
 			Message: fmt.Sprintf("model folder %q cannot be opened: %v", path, err), Err: err}
@@ -55,7 +56,8 @@ func (f *Folder) Name() string { return f.name }
 
 // File returns a small file (tokenizer.json, chat_template.jinja, …) as bytes
 // of the caller's own. A missing file gives an error that wraps fs.ErrNotExist,
-// one over 256 MiB is refused.
+// one over 256 MiB is refused, and one that is plainly something else than a
+// file of a model is named for what it is.
 func (f *Folder) File(name string) ([]byte, error) {
 	if f.files != nil {
 		s, ok := f.files[name]
@@ -64,7 +66,27 @@ func (f *Folder) File(name string) ([]byte, error) {
 		}
 		return []byte(s), nil
 	}
-	return readBounded(filepath.Join(f.dir, name))
+	b, err := readBounded(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	if what := impostor(b); what != "" {
+		return nil, infer.Errorf(infer.CodeInvalid, name, "%s: %s", filepath.Join(f.dir, name), what)
+	}
+	return b, nil
+}
+
+// impostor says what commonly comes in place of a text file of a model, and what
+// to do about it; "" if b is none of that.
+func impostor(b []byte) string {
+	head := bytes.ToLower(bytes.TrimLeft(b[:min(len(b), 64)], "\xef\xbb\xbf \t\r\n"))
+	switch {
+	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+		return "this is a git-lfs pointer, not the file itself: run `git lfs pull` in the model folder"
+	case bytes.HasPrefix(head, []byte("<!doctype")), bytes.HasPrefix(head, []byte("<html")):
+		return "this is an HTML page, not the file itself: download it again"
+	}
+	return ""
 }
 
 // Has reports whether the folder holds a file of that name.

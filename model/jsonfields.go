@@ -23,8 +23,8 @@ type fields struct {
 func parseFields(file string, b []byte) *fields {
 	f := &fields{file: file}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
-		f.fail("", "is a git-lfs pointer, not the file itself: run `git lfs pull` in the model folder")
+	if what := impostor(b); what != "" {
+		f.fail("", "is no JSON: %s", what)
 	} else if err := json.Unmarshal(b, &f.members); err != nil {
 		f.fail("", "is not a JSON object: %v", err)
 	} else if f.members == nil {
