@@ -75,7 +75,7 @@ func TestBrokenFoldersAreRefused(t *testing.T) {
 		{"missing shard", 2, remove(second), "there is no " + second},
 		{"missing index", 2, remove(indexFile), "the index of the shards is missing"},
 		{"index is no JSON", 2, write(indexFile, "weights"), indexFile + ": is not a JSON object"},
-		{"index is a git-lfs pointer", 2, write(indexFile, pointer), indexFile + ": is a git-lfs pointer"},
+		{"index is a git-lfs pointer", 2, write(indexFile, pointer), indexFile + ": this is a git-lfs pointer"},
 		{"config is a git-lfs pointer", 1, write("config.json", pointer), "config.json: this is a git-lfs pointer, not the file itself: run `git lfs pull`"},
 		{"index without map", 2, write(indexFile, "{}"), "weight_map is missing"},
 		{"index with numbers", 2, write(indexFile, `{"weight_map":{"a":1}}`), "weight_map is not a map"},
