@@ -90,6 +90,8 @@ func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 		Priority:              m.Priority,
 		Arrival:               m.Arrival,
 		CacheSalt:             m.CacheSalt,
+		Key:                   m.Key,
+		Weight:                m.KeyWeight,
 		NumPromptLogprobsDone: m.NumPromptLogprobs,
 		Isolate:               m.Crashes > 0,
 		Tag:                   e,
@@ -168,9 +170,14 @@ func (b *BatcherActor) observe() {
 }
 
 func (b *BatcherActor) setBlocked(blocked bool) {
-	if blocked != b.blocked {
-		b.blocked = blocked
-		b.env.admission.blocked.Add(map[bool]int64{true: 1, false: -1}[blocked])
+	if blocked == b.blocked {
+		return
+	}
+	b.blocked = blocked
+	if blocked {
+		b.env.admission.blocked.Add(1)
+	} else {
+		b.env.admission.blocked.Add(-1)
 	}
 }
 

@@ -291,3 +291,24 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
+
+// Another key's sequence is next, although a burst came before it.
+func TestKeysTakeTurns(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+	for id, key := range []string{"burst", "burst", "burst", "other"} {
+		m := w.add(infer.SeqID(id+1), 30)
+		m.Key, m.KeyWeight = key, 1
+		w.send(pid, m)
+	}
+	var started []infer.SeqID
+	for len(started) < 4 {
+		for _, seq := range b.inFlight.Sequences {
+			if seq.StartPos == 0 {
+				started = append(started, seq.SeqID)
+			}
+		}
+		require.True(t, d.Runner().Finish())
+	}
+	require.Equal(t, []infer.SeqID{1, 4, 2, 3}, started)
+}

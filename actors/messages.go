@@ -25,6 +25,8 @@ type AddSequence struct {
 	Priority       int
 	Arrival        int64 // breaks ties of Priority
 	CacheSalt      string
+	Key            string // whose sequence it is, and that one's weight; see scheduler.SequenceOptions
+	KeyWeight      int
 	// NumPromptLogprobs counts those already received, not to be sent again.
 	NumPromptLogprobs int
 	Stamps            infer.Stamps // what is known so far; Queued is always set

@@ -110,6 +110,8 @@ func (s *SequenceActor) submit(c actor.Context) {
 		Priority:          s.request.Priority,
 		Arrival:           s.request.Arrival,
 		CacheSalt:         s.request.CacheSalt,
+		Key:               s.request.Key,
+		KeyWeight:         s.request.KeyWeight,
 		NumPromptLogprobs: len(s.promptLogprobs),
 		Stamps:            s.stamps,
 		Crashes:           s.crashes,
