@@ -65,3 +65,50 @@ func TestServeTLS(t *testing.T) {
 	client.CloseIdleConnections()
 	r.stop(t)
 }
+
+func TestAdministration(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--admin-api-key", "root")
+	status, text := post(t, r.url+"/v1/completions", `{"prompt":"The capital of France is","max_tokens":4,"temperature":0}`)
+	require.Equal(t, 200, status)
+	var answer struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(text), &answer))
+	status, text = ask(t, "GET", r.url+"/v1/requests/"+answer.ID, "root")
+	require.Equal(t, 200, status)
+	require.Contains(t, text, `"num_output_tokens":4`)
+
+	stream := hold(t, r.url)
+	code, stdout, stderr := execute(t, "", "top", "--url", r.url, "--api-key", "root")
+	require.Equal(t, exitOK, code, stderr)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	require.Contains(t, lines[0], "1 in flight")
+	id := strings.Fields(lines[2])[0]
+	status, text = ask(t, "DELETE", r.url+"/v1/requests/"+id, "root")
+	require.Equal(t, 200, status)
+	require.Equal(t, `{"id":"`+id+`","object":"request","cancelled":true}`, text)
+	rest, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), "operator")
+	require.Contains(t, string(rest), "[DONE]")
+	status, _ = ask(t, "DELETE", r.url+"/v1/requests/"+id, "root")
+	require.Equal(t, 404, status)
+	_, text = ask(t, "GET", r.url+"/v1/requests/"+id, "root")
+	require.Contains(t, text, `"finish_reason":"abort"`)
+	code, _, stderr = execute(t, "", "top", "--url", r.url)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "--api-key")
+	r.stop(t)
+}
+
+// ask sends a request with a key and returns status and body.
+func ask(t *testing.T, method, url, key string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
+}

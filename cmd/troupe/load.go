@@ -27,6 +27,7 @@ type parts struct {
 	template    *chat.Template // nil if there is none or it is broken
 	templateErr error          // why the model's own template is broken
 	maxModelLen int            // tokens: what flags or the model's config ask for
+	numBlocks   int            // of a KV cache, as decided for the first batcher; 0 = not yet
 }
 
 func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
@@ -178,6 +179,9 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 	}
 	if n := cfg.Scheduler.NumGPUBlocksOverride; n != nil {
 		o.NumBlocksOverride = int(*n)
+	}
+	if p.numBlocks > 0 {
+		o.NumBlocksOverride = p.numBlocks
 	}
 	if n := cfg.Scheduler.KVCacheMemoryBytes; n != nil {
 		o.KVCacheMemoryBytes = int64(*n)

@@ -1,6 +1,6 @@
 // Command troupe serves language models with the OpenAI API (`troupe serve`),
-// talks to them in the terminal (`troupe chat`) and measures servers
-// (`troupe bench serve`).
+// talks to them in the terminal (`troupe chat`), watches a server's requests
+// (`troupe top`) and measures servers (`troupe bench serve`).
 //
 // This package reads flags and signals and joins the others: it is the only one
 // that knows both the actors and the model, both the server and the engine.
@@ -88,6 +88,8 @@ func (m *Main) ParseFlags(args []string) (err error) {
 		return m.cli.Serve.Check()
 	case config.CommandChat:
 		return m.cli.Chat.Check()
+	case config.CommandTop:
+		return m.cli.Top.Check()
 	case config.CommandBenchServe:
 		return m.cli.Bench.Serve.Check()
 	}
@@ -101,6 +103,8 @@ func (m *Main) Run(ctx context.Context) error {
 		return m.serve(ctx)
 	case config.CommandChat:
 		return m.chat(ctx)
+	case config.CommandTop:
+		return m.top(ctx)
 	case config.CommandBenchServe:
 		return m.benchServe(ctx)
 	case config.CommandVersion:

@@ -15,7 +15,6 @@ import (
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
-	"github.com/troupe-llm/troupe/compute/cpu"
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
@@ -29,8 +28,7 @@ type server struct {
 	log *slog.Logger
 
 	registry *prometheus.Registry
-	backend  *cpu.Backend
-	model    *model.Model
+	models   []*model.Model // by batcher
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
@@ -55,16 +53,10 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.backend, err = cpu.New(cpu.Options{}); err != nil {
+	if err := s.openDevices(p, m); err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, s.backend.Close)
-	show := newProgress(m.Stderr, isTerminal(m.Stderr))
-	if s.model, err = loadModel(cfg, p, s.backend, show); err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, s.model.Close)
-	info, err := modelInfo(cfg, p, s.model)
+	info, err := modelInfo(cfg, p, s.model())
 	if err != nil {
 		return nil, err
 	}
@@ -81,23 +73,23 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	if err != nil {
 		return err
 	}
-	const numBatchers = 1
 	var series []*metrics.Engine
 	if !cfg.Metrics.DisableLogStats {
 		series = metrics.NewEngines(s.registry, metrics.EngineOptions{
 			ModelName: info.ServedNames[0], MaxModelLen: info.MaxModelLen, CacheInfo: s.cacheInfo(),
-		}, numBatchers)
+		}, cfg.Scheduler.DataParallelSize)
 	}
 	s.engine, err = actors.NewEngine(actors.Config{
 		Tokenizer: p.tokenizer, Template: p.template, TemplateErr: p.templateErr, TemplateOptions: p.chatOptions,
 		TrustRequestChatTemplate: cfg.Chat.TrustRequestChatTemplate, DefaultChatTemplateKwargs: cfg.Chat.DefaultChatTemplateKwargs.Raw,
-		NewRunner: s.newRunner, DataParallelSize: numBatchers,
+		NewRunner: s.newRunner, DataParallelSize: cfg.Scheduler.DataParallelSize,
+		StepTimeout: seconds(cfg.Scheduler.StepTimeout), RecoveryTimeout: seconds(cfg.Scheduler.RecoveryTimeout), FaultInjection: cfg.HTTP.EnableFaultInjection,
 		Scheduler: scheduler.Config{
 			MaxNumSeqs: cfg.MaxNumSeqs(), MaxNumBatchedTokens: cfg.MaxNumBatchedTokens(info.MaxModelLen), MaxModelLen: info.MaxModelLen,
 			EnableChunkedPrefill: cfg.Scheduler.EnableChunkedPrefill, EnablePrefixCaching: cfg.Scheduler.EnablePrefixCaching,
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
 		},
-		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
+		Model: info, EOSTokenIDs: eosTokenIDs(s.model(), p.tokenizer),
 		Metrics: series, PerRequestMetrics: s.wantsTimes(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
@@ -115,14 +107,6 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	return nil
 }
 
-func (s *server) newRunner(int) (infer.Runner, error) {
-	r, err := s.model.NewRunner()
-	if err != nil {
-		return nil, err
-	}
-	return withFaults(r), nil
-}
-
 // optional is 0 for a flag that was not given.
 func optional(n *config.HumanInt) int {
 	if n == nil {
@@ -133,7 +117,7 @@ func optional(n *config.HumanInt) int {
 
 // cacheInfo becomes the labels of vllm:cache_config_info, written as Python would.
 func (s *server) cacheInfo() map[string]string {
-	kv := s.model.KVSpec()
+	kv := s.model().KVSpec()
 	python := map[bool]string{true: "True", false: "False"}
 	return map[string]string{
 		"block_size": fmt.Sprint(kv.BlockSize), "num_gpu_blocks": fmt.Sprint(kv.NumBlocks), "cache_dtype": kv.DType.String(),
@@ -145,8 +129,11 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // describe logs what is served, in a few lines.
 func (s *server) describe() {
-	spec, kv := s.model.Spec(), s.model.KVSpec()
-	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
+	spec, kv := s.model().Spec(), s.model().KVSpec()
+	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model().NumParameters()), spec.DType, spec.Device))
+	if n := len(s.models); n > 1 {
+		s.log.Info(fmt.Sprintf("%d batchers, each with weights, KV cache and limits of its own, that take over from each other", n))
+	}
 	s.log.Info(fmt.Sprintf("KV cache: %d blocks of %d tokens = %d tokens, %s %s; context %d tokens, at most %d sequences and %d tokens per step",
 		spec.NumBlocks, spec.BlockSize, spec.NumBlocks*spec.BlockSize, byteSize(kv.Bytes()), kv.DType, spec.MaxModelLen,
 		s.cfg.MaxNumSeqs(), s.cfg.MaxNumBatchedTokens(spec.MaxModelLen)))

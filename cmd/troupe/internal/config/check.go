@@ -112,6 +112,15 @@ func (s *Serve) checkScheduler() error {
 			return err
 		}
 	}
+	if c.DataParallelSize < 1 || c.DataParallelSize > maxBatchers {
+		return fmt.Errorf("--data-parallel-size must be from 1 to %d, got %d", maxBatchers, c.DataParallelSize)
+	}
+	if !(c.StepTimeout >= 0 && c.StepTimeout <= maxSeconds) {
+		return fmt.Errorf("--step-timeout must be a number of seconds from 0 to %d, got %v", maxSeconds, c.StepTimeout)
+	}
+	if !(c.RecoveryTimeout > 0 && c.RecoveryTimeout <= maxSeconds) {
+		return fmt.Errorf("--recovery-timeout must be a number of seconds above 0 and at most %d, got %v", maxSeconds, c.RecoveryTimeout)
+	}
 	if c.StreamInterval < 1 {
 		return fmt.Errorf("--stream-interval must be at least 1, got %d", c.StreamInterval)
 	}
@@ -166,6 +175,7 @@ const (
 	maxSeqs          = 1 << 16
 	maxBatchedTokens = 1 << 22
 	maxBlocks        = 1 << 26
+	maxBatchers      = 64
 )
 
 const (

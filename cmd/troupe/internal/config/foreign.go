@@ -27,7 +27,7 @@ type foreign struct {
 
 const (
 	notePython    = "this server has no Python parts"
-	noteOneDevice = "this server runs on one device"
+	noteOneDevice = "a model is on one device here; --data-parallel-size runs several"
 	noteNoKernel  = "kernels are chosen by the CPU found"
 	noteRemoved   = "vLLM no longer has it either"
 	noteNoHub     = "models are read from local folders"
@@ -130,7 +130,6 @@ var foreignFlags = []foreign{
 
 	{name: "tensor-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
 	{name: "pipeline-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
-	{name: "data-parallel-size", arity: takesValue, accept: []string{"1"}, refuse: true, note: noteOneDevice},
 	{name: "distributed-executor-backend", arity: takesValue, note: noteOneDevice},
 	{name: "enable-expert-parallel", note: noteOneDevice},
 	{name: "all2all-backend", arity: takesValue, note: noteOneDevice},
@@ -148,7 +147,7 @@ var foreignFlags = []foreign{
 	{name: "kv-events-config", arity: takesValue, refuse: true, note: noteOneDevice},
 }
 
-// shortFlags are vLLM's abbreviations, all of foreign flags.
+// shortFlags are vLLM's abbreviations.
 var shortFlags = map[string]string{
 	"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
 	"-q": "quantization", "-O": "compilation-config", "-cc": "compilation-config",

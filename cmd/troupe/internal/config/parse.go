@@ -14,6 +14,7 @@ import (
 type CLI struct {
 	Serve   Serve   `cmd:"" help:"Serve a model with the OpenAI API."`
 	Chat    Chat    `cmd:"" help:"Talk to a model in the terminal."`
+	Top     Top     `cmd:"" help:"Show a server's requests in flight, and cancel them."`
 	Bench   Bench   `cmd:"" help:"Measure a server."`
 	Version Version `cmd:"" help:"Print the version."`
 }
@@ -28,6 +29,7 @@ type Command string
 const (
 	CommandServe      Command = "serve"
 	CommandChat       Command = "chat"
+	CommandTop        Command = "top"
 	CommandBenchServe Command = "bench serve"
 	CommandVersion    Command = "version"
 	CommandHelp       Command = "help"

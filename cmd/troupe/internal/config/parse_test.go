@@ -105,6 +105,9 @@ func TestServeFlags(t *testing.T) {
 		{"--no-enable-chunked-prefill", func(s *config.Serve) any { return s.Scheduler.EnableChunkedPrefill }, false, true},
 		{"--no-enable-prefix-caching", func(s *config.Serve) any { return s.Scheduler.EnablePrefixCaching }, false, true},
 		{"--scheduling-policy priority", func(s *config.Serve) any { return s.Scheduler.SchedulingPolicy }, "priority", "fcfs"},
+		{"--data-parallel-size 2", func(s *config.Serve) any { return s.Scheduler.DataParallelSize }, 2, 1},
+		{"--step-timeout 1.5", func(s *config.Serve) any { return s.Scheduler.StepTimeout }, 1.5, 0.0},
+		{"--recovery-timeout 5", func(s *config.Serve) any { return s.Scheduler.RecoveryTimeout }, 5.0, 30.0},
 		{"--stream-interval 8", func(s *config.Serve) any { return s.Scheduler.StreamInterval }, 8, 1},
 		{"--long-prefill-token-threshold 1k", func(s *config.Serve) any { return s.Scheduler.LongPrefillTokenThreshold }, config.HumanInt(1000), config.HumanInt(0)},
 		{"--block-size 32", func(s *config.Serve) any { return s.BlockSize() }, 32, 16},
@@ -255,9 +258,10 @@ func TestForeignFlags(t *testing.T) {
 	}
 }
 
-func TestMemoryShareIsShown(t *testing.T) {
+func TestMemoryShareAndShortForms(t *testing.T) {
 	require.Equal(t, "0.92", parseServe(t).GPUMemoryUtilization())
 	require.Equal(t, "0.5", parseServe(t, "--gpu_memory_utilization=0.5").GPUMemoryUtilization())
+	require.Equal(t, 2, parseServe(t, "-dp", "2").Scheduler.DataParallelSize)
 }
 
 func writeConfig(t *testing.T, text string) string {

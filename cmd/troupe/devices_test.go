@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSeveralBatchers(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0", "--data-parallel-size", "2", "--enable-fault-injection", "--step-timeout", "30")
+	const body = `{"prompt":"The capital of France is","max_tokens":40,"ignore_eos":true,"temperature":0}`
+	_, quiet := post(t, r.url+"/v1/completions", body)
+	for _, fault := range []string{`{"kind":"panic"}`, `{"kind":"error","batcher":0}`, `{"kind":"error","batcher":1}`} {
+		status, text := post(t, r.url+"/debug/fault", fault)
+		require.Equal(t, 200, status, text)
+		status, text = post(t, r.url+"/v1/completions", body)
+		require.Equal(t, 200, status, text)
+		require.Equal(t, textOf(t, quiet), textOf(t, text), "as if nothing had happened")
+	}
+	_, text := get(t, http.DefaultClient, r.url+"/metrics")
+	require.Contains(t, text, `vllm:num_requests_running{engine="1"`)
+	require.Contains(t, text, `troupe:requests_received_total{key=""} 4`)
+	require.Contains(t, text, `troupe:requests_finished_total{finished_reason="length",key=""} 4`)
+	r.stop(t)
+	require.Contains(t, r.log.String(), "2 batchers, each with weights")
+}
+
+// textOf returns the text of a completion's only choice.
+func textOf(t *testing.T, body string) string {
+	t.Helper()
+	var answer struct{ Choices []struct{ Text string } }
+	require.NoError(t, json.Unmarshal([]byte(body), &answer), body)
+	require.Len(t, answer.Choices, 1)
+	return answer.Choices[0].Text
+}
