@@ -122,7 +122,7 @@ func (s *Server) observe(x *exchange, status, responseBytes int) {
 
 // polledRoutes are asked every few seconds by monitors and balancers. Their
 // successes would drown what people look for in the log.
-var polledRoutes = []string{"/health", "/ping", "/metrics", "/load"}
+var polledRoutes = []string{"/health", "/ping", "/metrics", "/load", "/v1/requests"}
 
 // logAttrs says which request a line of the log is about.
 func (x *exchange) logAttrs() []slog.Attr {

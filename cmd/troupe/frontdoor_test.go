@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -76,7 +77,14 @@ func TestAdministration(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.Contains(t, text, `"num_output_tokens":4`)
 
-	stream := hold(t, r.url)
+	// Far more than can be done before it is cancelled.
+	resp, err := http.Post(r.url+"/v1/completions", "application/json",
+		strings.NewReader(`{"prompt":"Count:","max_tokens":900,"n":200,"seed":1,"ignore_eos":true,"stream":true,"temperature":1}`))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	stream := bufio.NewReader(resp.Body)
+	_, err = stream.ReadString('\n')
+	require.NoError(t, err)
 	code, stdout, stderr := execute(t, "", "top", "--url", r.url, "--api-key", "root")
 	require.Equal(t, exitOK, code, stderr)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
