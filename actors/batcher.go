@@ -185,8 +185,12 @@ func (b *BatcherActor) setBlocked(blocked bool) {
 // outputs, so that the device does not wait for the fan-out.
 func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 	b.unwatch()
-	if m.Err != nil {
-		b.fail(c, m.Err)
+	err := m.Err
+	if err == nil {
+		err = checkResult(b.inFlight, m.Result, b.device.vocabSize)
+	}
+	if err != nil {
+		b.fail(c, err)
 		return
 	}
 	outputs := b.device.scheduler.Commit(m.Result)

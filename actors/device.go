@@ -21,6 +21,7 @@ type device struct {
 	thread    *launchThread
 	run       func(func()) // thread.run but in tests
 	clock     func() int64
+	vocabSize int
 	// idle holds a token while no step is in flight. It makes "at most one step"
 	// and "done exactly once" facts instead of hopes, and lets close wait.
 	idle chan struct{}
@@ -52,7 +53,8 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
 	thread := newLaunchThread()
-	d = &device{runner: runner, scheduler: sched, thread: thread, run: thread.run, clock: c.Clock, idle: make(chan struct{}, 1)}
+	d = &device{runner: runner, scheduler: sched, thread: thread, run: thread.run, clock: c.Clock,
+		vocabSize: runner.Spec().VocabSize, idle: make(chan struct{}, 1)}
 	d.idle <- struct{}{}
 	return d, nil
 }
@@ -82,6 +84,34 @@ func (d *device) launch(plan *infer.StepPlan, report func(*StepDone)) {
 		}()
 		d.runner.Launch(plan, done)
 	})
+}
+
+// checkResult returns what of a result does not answer its plan. A runner that
+// says such things is not to be believed in anything: the step has failed.
+func checkResult(plan *infer.StepPlan, result *infer.StepResult, vocabSize int) error {
+	switch {
+	case result == nil:
+		return errors.New("the runner gave neither a result nor an error")
+	case result.StepID != plan.StepID || len(result.Sequences) != len(plan.Sequences):
+		return fmt.Errorf("the runner answered step %d with %d sequences, asked for was step %d with %d",
+			result.StepID, len(result.Sequences), plan.StepID, len(plan.Sequences))
+	}
+	for i := range result.Sequences {
+		seq, res := &plan.Sequences[i], &result.Sequences[i]
+		want := 0
+		if seq.Sample {
+			want = 1
+		}
+		if res.Err == nil && len(res.NewTokenIDs) != want {
+			return fmt.Errorf("the runner gave sequence %d %d tokens, wanted %d", seq.SeqID, len(res.NewTokenIDs), want)
+		}
+		for _, id := range res.NewTokenIDs {
+			if id < 0 || int(id) >= vocabSize {
+				return fmt.Errorf("the runner gave sequence %d token %d, the vocabulary has %d", seq.SeqID, id, vocabSize)
+			}
+		}
+	}
+	return nil
 }
 
 // close waits for the step in flight, then frees the runner and the thread. The

@@ -150,7 +150,8 @@ func TestFailureAtEveryStep(t *testing.T) {
 					return nil
 				}
 				reached = true
-				return []error{errors.New("scripted failure"), testkit.Panic{Value: "scripted panic"}, testkit.BrokenResult{}}[(k+int(seed))%3]
+				return []error{errors.New("scripted failure"), testkit.Panic{Value: "scripted panic"},
+					testkit.BrokenResult{Kind: testkit.Garbage(k % testkit.NumGarbage)}}[(k+int(seed))%3]
 			})
 			for i, got := range runAll(t, e, requests, nil) {
 				requireSame(t, want[i], got, fmt.Sprintf("seed %d, failure at step %d, request %d", seed, k, i))

@@ -49,12 +49,43 @@ type RowFault struct {
 // Error implements error.
 func (f RowFault) Error() string { return f.Err.Error() }
 
-// BrokenResult is a fault of a runner that answers another step than the one it
-// was asked for: whoever commits that panics.
-type BrokenResult struct{}
+// BrokenResult is a fault of a runner that answers something else than what it
+// was asked for.
+type BrokenResult struct{ Kind Garbage }
+
+// Garbage is a kind of broken result.
+type Garbage int
+
+// The kinds of broken results.
+const (
+	OtherStep  Garbage = iota // the result of another step
+	NoResult                  // neither a result nor an error
+	LostRow                   // one sequence too few
+	WrongToken                // a token that the vocabulary does not have
+	SpareToken                // a token that nobody asked for
+	NumGarbage = int(iota)
+)
 
 // Error implements error.
-func (BrokenResult) Error() string { return "the result of another step" }
+func (BrokenResult) Error() string { return "a broken result" }
+
+// spoil makes garbage of a step's result.
+func (b BrokenResult) spoil(result *infer.StepResult) *infer.StepResult {
+	last := &result.Sequences[len(result.Sequences)-1]
+	switch b.Kind {
+	case OtherStep:
+		result.StepID++
+	case NoResult:
+		return nil
+	case LostRow:
+		result.Sequences = result.Sequences[1:]
+	case WrongToken:
+		last.NewTokenIDs = []int32{-1}
+	case SpareToken:
+		last.NewTokenIDs = append(last.NewTokenIDs, 'a', 'b')
+	}
+	return result
+}
 
 // Stall is a fault that lets a step not end before Device.Release, and then well.
 type Stall struct{ InLaunch bool } // Launch does not return either
@@ -68,7 +99,7 @@ type Device struct {
 	options DeviceOptions
 
 	mu         sync.Mutex
-	open       *Runner       // nil = none, or stalled
+	open       *Runner       // the latest, nil once closed
 	release    chan struct{} // closed by Release
 	attempts   int
 	steps      int
@@ -102,7 +133,7 @@ func (d *Device) NewRunner(int) (infer.Runner, error) {
 			return nil, err
 		}
 	}
-	if d.open != nil && !d.options.Overlap {
+	if d.open != nil && !d.open.hangs && !d.options.Overlap {
 		d.violate(errors.New("a runner was opened before the last one was closed"))
 	}
 	d.open = newRunner(d)
@@ -129,9 +160,7 @@ func (d *Device) Release() {
 func (d *Device) stall(r *Runner) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open == r {
-		d.open = nil
-	}
+	r.hangs = true
 	return d.release
 }
 
@@ -168,6 +197,7 @@ type Runner struct {
 	cache  []uint64 // by slot; 0 = never written
 	work   chan func()
 	ended  chan struct{} // the worker's goroutine has
+	hangs  bool          // its last step did, so that it may be abandoned; guarded by device.mu
 
 	mu      sync.Mutex
 	pending func() // a manual step in flight
@@ -281,6 +311,7 @@ func (r *Runner) begin(plan *infer.StepPlan) (step int, fault error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.steps++
+	r.hangs = false
 	if r.isBusy() {
 		d.violate(fmt.Errorf("step %d was launched while another was in flight", d.steps))
 	}
@@ -305,10 +336,9 @@ func (r *Runner) end() {
 // compute runs the plan, unless the fault ends the step.
 func (r *Runner) compute(plan *infer.StepPlan, fault error) (*infer.StepResult, error) {
 	var row RowFault
-	switch {
-	case errors.As(fault, &BrokenResult{}):
-		return &infer.StepResult{StepID: plan.StepID + 1}, nil
-	case fault != nil && !errors.As(fault, &row):
+	var broken BrokenResult
+	isBroken := errors.As(fault, &broken)
+	if fault != nil && !isBroken && !errors.As(fault, &row) {
 		return nil, fault
 	}
 	result := &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
@@ -325,6 +355,9 @@ func (r *Runner) compute(plan *infer.StepPlan, fault error) (*infer.StepResult, 
 			continue
 		}
 		r.sample(seq, res)
+	}
+	if isBroken {
+		return broken.spoil(result), nil
 	}
 	return result, nil
 }

@@ -1,0 +1,298 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/actors"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
+)
+
+var numSeeds = flag.Uint64("seeds", 300, "random runs of TestSimulation")
+
+// cluster is an engine of several batchers in a bubble, and one that nothing ever
+// happens to.
+type cluster struct {
+	t       *testing.T
+	quiet   *actors.Engine
+	engine  *actors.Engine
+	devices []*testkit.Device
+
+	mu      sync.Mutex
+	fault   func(batcher int, plan *infer.StepPlan) error // nil = none
+	opening func() error                                  // nil = none fails
+	steps   []int                                         // per batcher, since the last play
+}
+
+func newCluster(t *testing.T, numBatchers int) *cluster {
+	c := &cluster{t: t, steps: make([]int, numBatchers)}
+	c.quiet = startEngine(t, testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32}), bubbleClock)
+	for i := range numBatchers {
+		c.devices = append(c.devices, testkit.NewDevice(testkit.DeviceOptions{
+			NumBlocks: 32, Inline: func(step int) bool { return step%3 == 0 },
+			Fault:     func(_ int, plan *infer.StepPlan) error { return c.ask(i, plan) },
+			OpenFault: c.askOpen,
+		}))
+	}
+	c.engine = startEngine(t, c.devices[0], func(config *actors.Config) {
+		bubbleClock(config)
+		config.StepTimeout, config.StreamInterval, config.DataParallelSize = time.Second, 2, numBatchers
+		config.NewRunner = func(batcher int) (infer.Runner, error) { return c.devices[batcher].NewRunner(batcher) }
+	})
+	return c
+}
+
+// play starts a scenario.
+func (c *cluster) play(fault func(batcher int, plan *infer.StepPlan) error, opening func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault, c.opening = fault, opening
+	clear(c.steps)
+}
+
+func (c *cluster) ask(batcher int, plan *infer.StepPlan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps[batcher]++
+	if c.fault == nil {
+		return nil
+	}
+	return c.fault(batcher, plan)
+}
+
+func (c *cluster) askOpen(int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opening == nil {
+		return nil
+	}
+	return c.opening()
+}
+
+// settle ends a scenario: all steps that hang end, all devices are opened, and
+// nothing is left.
+func (c *cluster) settle() {
+	c.play(nil, nil)
+	for _, d := range c.devices {
+		d.Release()
+	}
+	<-time.After(time.Minute)
+	synctest.Wait()
+	require.NoError(c.t, c.engine.Health())
+	require.Empty(c.t, c.engine.Requests())
+	for _, d := range c.devices {
+		require.NotNil(c.t, d.Runner())
+		require.NoError(c.t, d.Check())
+	}
+}
+
+// faults are what steps may end with.
+func faults(rng *rand.Rand) error {
+	return []error{
+		errors.New("scripted failure"),
+		testkit.Panic{Value: "scripted panic"},
+		testkit.Stall{InLaunch: rng.IntN(2) == 0},
+		testkit.BrokenResult{Kind: testkit.Garbage(rng.IntN(testkit.NumGarbage))},
+	}[rng.IntN(4)]
+}
+
+// TestTakeOver fails each step of each batcher in turn: the others take over, and
+// every client gets the tokens of the quiet run.
+func TestTakeOver(t *testing.T) {
+	for _, numBatchers := range []int{2, 3} {
+		t.Run(fmt.Sprint(numBatchers), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { testTakeOver(newCluster(t, numBatchers)) })
+		})
+	}
+}
+
+func testTakeOver(c *cluster) {
+	rng := rand.New(rand.NewPCG(1, uint64(len(c.devices))))
+	requests := randomRequests(rng, 6)
+	want := runAll(c.t, c.quiet, requests, nil)
+	recoveries := 0
+	for failing := range c.devices {
+		for k, reached := 1, true; reached; k++ {
+			reached = false
+			c.play(func(batcher int, _ *infer.StepPlan) error {
+				if batcher != failing || c.steps[batcher] != k {
+					return nil
+				}
+				reached = true
+				return faults(rng)
+			}, nil)
+			for i, got := range runAll(c.t, c.engine, requests, nil) {
+				requireSame(c.t, want[i], got, fmt.Sprintf("batcher %d fails at step %d, request %d", failing, k, i))
+				recoveries += got.final.NumRecoveries
+			}
+			c.settle()
+		}
+	}
+	require.Positive(c.t, recoveries)
+}
+
+// TestSequencesAreSpread: new sequences go to the batcher with the fewest, those
+// of a dead one go to the living, and one that is back gets the next.
+func TestSequencesAreSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		aboard := make([]map[infer.SeqID]bool, 3)
+		c.play(func(batcher int, plan *infer.StepPlan) error {
+			if aboard[batcher] == nil {
+				aboard[batcher] = map[infer.SeqID]bool{}
+			}
+			for i := range plan.Sequences {
+				aboard[batcher][plan.Sequences[i].SeqID] = true
+			}
+			if batcher == 1 && c.steps[1] == 10 {
+				return errors.New("scripted failure")
+			}
+			return nil
+		}, func() error { return errors.New("not yet") })
+		req := endless(60)
+		req.N = 6
+		a := generate(t, c.engine, req)
+		require.Nil(t, a.final.Err)
+		require.Equal(t, 1, a.final.NumRecoveries)
+		require.Len(t, aboard[1], 2)
+		require.Len(t, aboard[0], 3, "one from the dead batcher")
+		require.Len(t, aboard[2], 3, "and the other one")
+		c.settle()
+	})
+}
+
+// TestHealthIsAboutTheLastBatcher: the server is healthy while one batcher lives.
+func TestHealthIsAboutTheLastBatcher(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		dead := map[int]bool{}
+		c.play(func(batcher int, _ *infer.StepPlan) error {
+			if c.steps[batcher] == 3 {
+				dead[batcher] = true
+				return errors.New("device lost")
+			}
+			return nil
+		}, func() error { return errors.New("device lost") })
+		one, err := c.engine.Generate(context.Background(), endless(2))
+		require.NoError(t, err)
+		_, err = read(one)
+		require.NoError(t, err)
+		require.NoError(t, c.engine.Health())
+		req := endless(8)
+		req.N = 2
+		s, err := c.engine.Generate(context.Background(), req)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, dead, 2)
+		requireError(t, c.engine.Health(), infer.CodeUnavailable, "recovering")
+		a, err := read(s) // after the recovery timeout
+		require.NoError(t, err)
+		requireError(t, a.final.Err, infer.CodeUnavailable, "No inference device")
+		requireError(t, c.engine.Health(), infer.CodeUnavailable, "No inference device")
+		c.settle()
+	})
+}
+
+// TestSimulation plays random requests against random faults: panics, errors,
+// steps and launches that hang, garbage for results, devices that cannot be
+// opened, clients that leave, and now and then a request that kills every step.
+func TestSimulation(t *testing.T) {
+	const perBubble = 100
+	for first := uint64(0); first < *numSeeds; first += perBubble {
+		for numBatchers := 1; numBatchers <= 3; numBatchers++ {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, numBatchers)
+				for seed := first + uint64(numBatchers) - 1; seed < min(first+perBubble, *numSeeds); seed += 3 {
+					c.simulate(seed)
+				}
+			})
+		}
+	}
+}
+
+func (c *cluster) simulate(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	requests := randomRequests(rng, 3+rng.IntN(4))
+	for i, req := range requests {
+		req.Key = []string{"", "a", "b"}[i%(1+rng.IntN(3))]
+	}
+	want := runAll(c.t, c.quiet, requests, nil)
+	bad := -1
+	if rng.IntN(3) == 0 {
+		bad = rng.IntN(len(requests) + 1)
+		req := testkit.Completion("", 4)
+		req.Prompts[0].TokenIDs = append(prompt(rng.IntN(20), 1), poison)
+		requests, want = slices.Insert(requests, bad, req), slices.Insert(want, bad, nil)
+	}
+	cancelAfter := make([]int, len(requests))
+	for i := range cancelAfter {
+		if i != bad {
+			cancelAfter[i] = max(rng.IntN(20)-14, 0)
+		}
+	}
+	c.play(newChaos(c, rng).ask, func() error {
+		if rng.IntN(4) == 0 {
+			return errors.New("scripted failure to open")
+		}
+		return nil
+	})
+	for i, got := range runAll(c.t, c.engine, requests, cancelAfter) {
+		message := fmt.Sprintf("seed %d, request %d", seed, i)
+		switch {
+		case i == bad:
+			requireError(c.t, got.final.Err, infer.CodeInternal, "Internal server error")
+			require.Equal(c.t, infer.FinishError, got.final.FinishReason)
+		case cancelAfter[i] > 0:
+			require.Nil(c.t, got.final.Err, message)
+			requirePrefix(c.t, want[i], got, message)
+		default:
+			requireSame(c.t, want[i], got, message)
+		}
+	}
+	c.settle()
+}
+
+// chaos fails steps at random, but no innocent sequence twice in a row: that
+// would make it the culprit by the engine's rules.
+type chaos struct {
+	rng     *rand.Rand
+	devices []*testkit.Device
+	odds    int                 // one in so many steps fails
+	failed  map[infer.SeqID]int // output tokens at the last failure, plus one
+}
+
+func newChaos(c *cluster, rng *rand.Rand) *chaos {
+	return &chaos{rng: rng, devices: c.devices, odds: 2 + rng.IntN(12), failed: map[infer.SeqID]int{}}
+}
+
+// ask is called with the cluster's lock held.
+func (h *chaos) ask(batcher int, plan *infer.StepPlan) error {
+	poisoned, innocent := false, true
+	for i := range plan.Sequences {
+		seq := &plan.Sequences[i]
+		poisoned = poisoned || slices.Contains(seq.TokenIDs, poison)
+		innocent = innocent && h.failed[seq.SeqID] != len(seq.OutputTokenIDs)+1
+	}
+	if !poisoned && (!innocent || h.rng.IntN(h.odds) > 0) {
+		return nil
+	}
+	for i := range plan.Sequences {
+		h.failed[plan.Sequences[i].SeqID] = len(plan.Sequences[i].OutputTokenIDs) + 1
+	}
+	fault := faults(h.rng)
+	if errors.As(fault, &testkit.Stall{}) {
+		time.AfterFunc(5*time.Second, h.devices[batcher].Release)
+	}
+	return fault
+}
