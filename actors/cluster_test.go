@@ -241,7 +241,7 @@ func (c *cluster) simulate(seed uint64) {
 			cancelAfter[i] = max(rng.IntN(20)-14, 0)
 		}
 	}
-	c.play(newChaos(c, rng).ask, func() error {
+	c.play(newChaos(rng).ask, func() error {
 		if rng.IntN(4) == 0 {
 			return errors.New("scripted failure to open")
 		}
@@ -266,18 +266,17 @@ func (c *cluster) simulate(seed uint64) {
 // chaos fails steps at random, but no innocent sequence twice in a row: that
 // would make it the culprit by the engine's rules.
 type chaos struct {
-	rng     *rand.Rand
-	devices []*testkit.Device
-	odds    int                 // one in so many steps fails
-	failed  map[infer.SeqID]int // output tokens at the last failure, plus one
+	rng    *rand.Rand
+	odds   int                 // one in so many steps fails
+	failed map[infer.SeqID]int // output tokens at the last failure, plus one
 }
 
-func newChaos(c *cluster, rng *rand.Rand) *chaos {
-	return &chaos{rng: rng, devices: c.devices, odds: 2 + rng.IntN(12), failed: map[infer.SeqID]int{}}
+func newChaos(rng *rand.Rand) *chaos {
+	return &chaos{rng: rng, odds: 2 + rng.IntN(12), failed: map[infer.SeqID]int{}}
 }
 
 // ask is called with the cluster's lock held.
-func (h *chaos) ask(batcher int, plan *infer.StepPlan) error {
+func (h *chaos) ask(_ int, plan *infer.StepPlan) error {
 	poisoned, innocent := false, true
 	for i := range plan.Sequences {
 		seq := &plan.Sequences[i]
@@ -291,8 +290,11 @@ func (h *chaos) ask(batcher int, plan *infer.StepPlan) error {
 		h.failed[plan.Sequences[i].SeqID] = len(plan.Sequences[i].OutputTokenIDs) + 1
 	}
 	fault := faults(h.rng)
-	if errors.As(fault, &testkit.Stall{}) {
-		time.AfterFunc(5*time.Second, h.devices[batcher].Release)
+	if stall, ok := fault.(testkit.Stall); ok {
+		until := make(chan struct{})
+		time.AfterFunc(5*time.Second, func() { close(until) })
+		stall.Until = until
+		return stall
 	}
 	return fault
 }

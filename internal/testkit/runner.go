@@ -88,7 +88,10 @@ func (b BrokenResult) spoil(result *infer.StepResult) *infer.StepResult {
 }
 
 // Stall is a fault that lets a step not end before Device.Release, and then well.
-type Stall struct{ InLaunch bool } // Launch does not return either
+type Stall struct {
+	InLaunch bool            // Launch does not return either
+	Until    <-chan struct{} // instead of Release; nil = none
+}
 
 // Error implements error.
 func (Stall) Error() string { return "the step was released" }
@@ -261,6 +264,9 @@ func (r *Runner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error
 // hang ends a step when the device says so.
 func (r *Runner) hang(s Stall, finish func()) {
 	released := r.device.stall(r)
+	if s.Until != nil {
+		released = s.Until
+	}
 	if s.InLaunch {
 		<-released
 		finish()
