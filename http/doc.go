@@ -13,6 +13,12 @@
 // a Final, here if it is a panic or an internal error that was returned. The access
 // log says how each request ended, a broken stream included.
 //
+// Every call of a generating endpoint has an entry in the ledger, from the moment
+// its path and key are known, and the entry is closed exactly once: by the handler
+// if the call is refused, else by the meter through which its stream is read, even
+// if the reader leaves before the end. What is counted, logged, charged to a key
+// and shown to administrators comes from there.
+//
 // A client that closes its connection, or its sending half, is gone: the request
 // is cancelled at once, streaming or not.
 package http

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupe-llm/troupe/metrics"
+	"github.com/valyala/fasthttp"
 )
 
 // Records of requests that are over are kept for an administrator's questions
@@ -73,17 +74,17 @@ func (l *ledger) close(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.live, e.claim)
-	if l.isKept {
-		l.forget(time.Now())
+	if l.isKept && r.Status != fasthttp.StatusUnauthorized { // strangers shall not push others out
+		l.forget(time.Now(), maxRecords-1)
 		l.ended[r.ID] = &r
 		l.order = append(l.order, &r)
 	}
 }
 
-// forget drops what is too old or too much, to make room for one more.
-func (l *ledger) forget(now time.Time) {
+// forget drops records that are too old, and the oldest beyond limit.
+func (l *ledger) forget(now time.Time, limit int) {
 	n := 0
-	for n < len(l.order) && (len(l.order)-n >= maxRecords || now.Sub(l.order[n].endedAt()) > recordLife) {
+	for n < len(l.order) && (len(l.order)-n > limit || now.Sub(l.order[n].endedAt()) > recordLife) {
 		if r := l.order[n]; l.ended[r.ID] == r {
 			delete(l.ended, r.ID)
 		}
@@ -101,7 +102,7 @@ func (r *record) endedAt() time.Time {
 func (l *ledger) find(id string) *record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(time.Now())
+	l.forget(time.Now(), maxRecords)
 	return l.ended[id]
 }
 
