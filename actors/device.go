@@ -138,7 +138,7 @@ const maxAbandoned = 4
 
 // ErrDeviceAbandoned is the error of an Engine.Close that had to leave a device
 // behind, whose step does not end and may still use the model's memory.
-var ErrDeviceAbandoned = errors.New("actors: a device was abandoned, its step has not ended")
+var ErrDeviceAbandoned = errors.New("actors: a device was abandoned, it did not answer in time")
 
 // closeDevice closes a device. It waits for a step in flight, but with a limit
 // above 0 no longer than that, and not at all once a step has stalled: the device
@@ -182,6 +182,34 @@ func (a *abandonment) closeDevice(d *device, limit time.Duration) error {
 		close(r.abandoned)
 	}
 	a.log.Error("a device is abandoned: its step has not ended", "abandoned", a.count.Add(1))
+	return ErrDeviceAbandoned
+}
+
+// closeOpening closes a device that is still being opened, which may hang as a
+// step may: past the limit it is left to a goroutine.
+func (a *abandonment) closeOpening(opening <-chan *device, limit time.Duration) error {
+	closeOpened := func(d *device) error {
+		if d == nil {
+			return nil
+		}
+		return a.closeDevice(d, limit)
+	}
+	if limit <= 0 {
+		return closeOpened(<-opening)
+	}
+	expired := make(chan struct{})
+	t := a.after(limit, func() { close(expired) })
+	defer t.Stop()
+	select {
+	case d := <-opening:
+		return closeOpened(d)
+	case <-expired:
+	}
+	a.log.Error("a device is abandoned: it could not be opened in time", "abandoned", a.count.Add(1))
+	go func() {
+		err := closeOpened(<-opening)
+		a.log.Warn("an abandoned device has been opened after all and is freed", "abandoned", a.count.Add(-1), "error", err)
+	}()
 	return ErrDeviceAbandoned
 }
 

@@ -3,7 +3,8 @@
 //
 //	Engine.Generate      template, tokens, lengths, admission. No actor yet: a refusal
 //	                     is a plain error (engine.go, prepare.go, length.go, admission.go)
-//	SupervisorActor      parent of all; replaces a batcher that died (supervisor.go)
+//	SupervisorActor      parent of all; spreads sequences over the batchers and
+//	                     replaces one that died (supervisor.go)
 //	├─ BatcherActor      one per device: scheduler and runner (batcher.go, device.go)
 //	└─ RequestActor      one per request: ends the stream, books it (request.go)
 //	   └─ SequenceActor  one per prompt and choice: its tokens and its text
@@ -26,15 +27,19 @@
 // # Who dies, what follows
 //
 // Whoever panics is stopped, never restarted ([actor.SupervisorStrategy] in
-// supervision.go). A step that fails stops its batcher. While it stops, the
+// supervision.go). A step fails with an error, with a panic, with a result that is
+// no answer to its plan, or, past Config.StepTimeout, by not ending at all; then
+// its batcher stops. A device whose step does not end is abandoned: nobody waits
+// for it, and it is freed when the step ends after all. While it stops, the
 // batcher answers every sequence it knows; sequences whose AddSequence it never
 // saw learn of it because they watch it. Each asks the supervisor for the next
-// batcher and resubmits prompt and output so far; since a token is a function of
-// logits, seed and position alone, it goes on as if nothing had happened. Those
-// aboard a failed step are suspects and run alone until they have a token; one
-// that fails a step alone, or is named by an [infer.SequenceFault], fails its
-// request. A sequence or request that panics fails its own request. In each case
-// the stream ends with exactly one Final.
+// batcher, another one that lives or the next life of this one, and resubmits
+// prompt and output so far; since a token is a function of logits, seed and
+// position alone, it goes on as if nothing had happened. Those aboard a failed
+// step are suspects and run alone until they have a token; one that fails a step
+// alone, or is named by an [infer.SequenceFault], fails its request. A sequence or
+// request that panics fails its own request. In each case the stream ends with
+// exactly one Final.
 //
 // # Rules that protoactor teaches
 //

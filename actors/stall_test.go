@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -59,6 +60,33 @@ func testStallAtEveryStep(t *testing.T) {
 			synctest.Wait()
 		}
 	}
+}
+
+// A device that hangs while it is opened does not keep an engine from closing.
+func TestCloseDoesNotWaitForAnOpening(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		d := testkit.NewDevice(testkit.DeviceOptions{
+			Fault: func(step int, _ *infer.StepPlan) error { return errors.New("device lost") },
+			OpenFault: func(attempt int) error {
+				if attempt > 1 {
+					<-proceed
+				}
+				return nil
+			},
+		})
+		c := actors.Config{Tokenizer: testkit.Tokenizer(), NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(),
+			Model: testkit.Model(), StepTimeout: time.Minute}
+		bubbleClock(&c)
+		e, err := actors.NewEngine(c)
+		require.NoError(t, err)
+		requireError(t, generate(t, e, endless(4)).final.Err, infer.CodeUnavailable, "No inference device")
+		require.ErrorIs(t, e.Close(), actors.ErrDeviceAbandoned)
+		close(proceed)
+		synctest.Wait()
+		require.NoError(t, d.Check())
+		require.Nil(t, d.Runner(), "what was opened too late is closed")
+	})
 }
 
 // Neither a step that never ends nor a Launch that never returns keeps an engine

@@ -277,21 +277,20 @@ func (s *SupervisorActor) closeDevices() {
 	s.env.registry.failAll(infer.Errorf(infer.CodeInternal, "", "Internal server error"))
 	slots, closed, env, limit := s.slots, s.closed, s.env, s.config.StepTimeout
 	go func() {
-		errs := make([]error, len(slots)+1)
+		errs := make([]error, len(slots))
 		var wg sync.WaitGroup
 		for i, slot := range slots {
 			wg.Go(func() {
 				if slot.opening != nil {
-					slot.device = <-slot.opening
-				}
-				if slot.device != nil {
+					errs[i] = env.abandoned.closeOpening(slot.opening, limit)
+				} else if slot.device != nil {
 					errs[i] = env.abandoned.closeDevice(slot.device, limit)
 				}
 			})
 		}
 		wg.Wait()
-		if env.abandoned.count.Load() > 0 {
-			errs[len(slots)] = ErrDeviceAbandoned
+		if env.abandoned.count.Load() > 0 { // now or earlier
+			errs = append(errs, ErrDeviceAbandoned)
 		}
 		closed <- errors.Join(errs...)
 	}()
