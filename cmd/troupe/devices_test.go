@@ -2,10 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
+	"github.com/troupe-llm/troupe/infer"
 )
 
 func TestSeveralBatchers(t *testing.T) {
@@ -34,4 +38,46 @@ func textOf(t *testing.T, body string) string {
 	require.NoError(t, json.Unmarshal([]byte(body), &answer), body)
 	require.Len(t, answer.Choices, 1)
 	return answer.Choices[0].Text
+}
+
+// stuckRunner never ends a step.
+type stuckRunner struct{ infer.Runner }
+
+func (stuckRunner) Launch(*infer.StepPlan, func(*infer.StepResult, error)) {}
+
+func TestStuckStepCostsADevice(t *testing.T) {
+	cli, _, err := config.Parse([]string{"serve", "--num-gpu-blocks-override", "80"}, config.Options{Getenv: noEnv})
+	require.NoError(t, err)
+	m := &Main{Stderr: io.Discard}
+	s, err := newServer(&cli.Serve, m)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.engine.Close())
+	d := s.devices[0]
+	before := d.model
+	_, err = s.newRunner(0)
+	require.NoError(t, err)
+	require.Same(t, before, d.model, "nothing runs: the device is good")
+
+	d.last = &watchedRunner{Runner: stuckRunner{}}
+	d.last.Launch(&infer.StepPlan{}, func(*infer.StepResult, error) {})
+	fresh, err := s.newRunner(0)
+	require.NoError(t, err)
+	require.NotSame(t, before, d.model)
+	require.Equal(t, before.KVSpec(), d.model.KVSpec())
+	require.Equal(t, 80, fresh.Spec().NumBlocks)
+}
+
+func TestWatchedRunnerCountsEachStepOnce(t *testing.T) {
+	r := &watchedRunner{Runner: panicRunner{}}
+	require.Panics(t, func() { r.Launch(&infer.StepPlan{}, func(*infer.StepResult, error) {}) })
+	require.Zero(t, r.steps.Load())
+}
+
+// panicRunner panics after it has answered.
+type panicRunner struct{ infer.Runner }
+
+func (panicRunner) Launch(_ *infer.StepPlan, done func(*infer.StepResult, error)) {
+	done(nil, nil)
+	panic("late")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,6 @@ import (
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
-	"github.com/troupe-llm/troupe/model"
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
@@ -28,7 +28,10 @@ type server struct {
 	log *slog.Logger
 
 	registry *prometheus.Registry
-	models   []*model.Model // by batcher
+	parts    *parts
+	devices  []*device // by batcher
+	sparesMu sync.Mutex
+	spares   []*device // opened after start-up
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
@@ -131,7 +134,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (s *server) describe() {
 	spec, kv := s.model().Spec(), s.model().KVSpec()
 	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model().NumParameters()), spec.DType, spec.Device))
-	if n := len(s.models); n > 1 {
+	if n := len(s.devices); n > 1 {
 		s.log.Info(fmt.Sprintf("%d batchers, each with weights, KV cache and limits of its own, that take over from each other", n))
 	}
 	s.log.Info(fmt.Sprintf("KV cache: %d blocks of %d tokens = %d tokens, %s %s; context %d tokens, at most %d sequences and %d tokens per step",
