@@ -43,3 +43,7 @@ bench: ## the figures of docs/benchmarks.md, as ratios within one run
 .PHONY: fuzz
 fuzz: ## every fuzz target, FUZZTIME each (default 2m)
 	$(GO) run ./tools/fuzzall -time $${FUZZTIME:-2m}
+
+.PHONY: soak
+soak: ## mixed traffic and failures for SOAKTIME (default 10m), then a ledger that must balance
+	$(GO) run ./tools/soak -time $${SOAKTIME:-10m}
