@@ -12,9 +12,9 @@ import (
 )
 
 // BatcherActor runs one device: it feeds the scheduler, launches a step whenever
-// none is in flight and there is work, and hands out what a step gave. It never
-// waits, and never calls the runner itself: the device works, or hangs, while the
-// mailbox fills.
+// none is in flight and there is work, and hands out what a step gave. It runs
+// on an OS thread of its own, never waits, and never calls the runner itself: the
+// device works, or hangs, while the mailbox fills.
 //
 // Invariants: every AddSequence that reaches it gets exactly one terminal answer,
 // a SequenceOutput or a SequenceInterrupted; at most one step is in flight;

@@ -14,12 +14,14 @@ import (
 )
 
 // device is what one batcher owns and what goes with it: a runner with its KV
-// cache, the scheduler of that cache, and the OS thread that calls the runner.
+// cache, the scheduler of that cache, the goroutine that calls the runner, and the
+// batcher's OS thread.
 type device struct {
 	runner    infer.Runner
 	scheduler *scheduler.Scheduler
-	thread    *launchThread
-	run       func(func()) // thread.run but in tests
+	thread    *pinnedDispatcher // the batcher's
+	launcher  *launcher
+	run       func(func()) // launcher.run but in tests
 	clock     func() int64
 	vocabSize int
 	// idle holds a token while no step is in flight. It makes "at most one step"
@@ -52,15 +54,15 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
-	thread := newLaunchThread()
-	d = &device{runner: runner, scheduler: sched, thread: thread, run: thread.run, clock: c.Clock,
+	l := newLauncher()
+	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), launcher: l, run: l.run, clock: c.Clock,
 		vocabSize: runner.Spec().VocabSize, idle: make(chan struct{}, 1)}
 	d.idle <- struct{}{}
 	return d, nil
 }
 
-// launch starts a step on the device's thread and returns at once; report is
-// called once with its end, from any goroutine. A panic in Launch itself ends
+// launch has the launcher start a step and returns at once; report is called
+// once with its end, from any goroutine. A panic in Launch itself ends
 // the step like any other failure.
 func (d *device) launch(plan *infer.StepPlan, report func(*StepDone)) {
 	select {
@@ -117,7 +119,8 @@ func checkResult(plan *infer.StepPlan, result *infer.StepResult, vocabSize int) 
 // close waits for the step in flight, then frees the runner and the thread. The
 // batcher must have terminated.
 func (d *device) close() error {
-	d.thread.close()
+	d.thread.Close()
+	d.launcher.close()
 	<-d.idle
 	return d.runner.Close()
 }

@@ -114,7 +114,8 @@ func (s *SupervisorActor) spawnBatcher(c actor.Context, slot *slot) {
 	s.epoch++
 	batcher := &BatcherActor{env: s.env, index: slot.index, epoch: s.epoch, device: slot.device, metrics: s.env.metrics(slot.index)}
 	slot.batcher = &BatcherReady{
-		PID:   c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher }), "batcher"),
+		PID: c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher },
+			actor.WithDispatcher(slot.device.thread)), "batcher"),
 		Epoch: s.epoch, metrics: batcher.metrics, load: new(atomic.Int64),
 	}
 	s.env.admission.living.Add(1)

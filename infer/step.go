@@ -3,8 +3,8 @@ package infer
 // SeqID names a sequence within one process; never reused.
 type SeqID uint64
 
-// Runner executes steps of a model on one device. It is called from one
-// goroutine (the batcher's OS thread) and has at most one step in flight.
+// Runner executes steps of a model on one device. Launch is called from one
+// goroutine, and at most one step is in flight.
 type Runner interface {
 	// Launch starts a step and returns without waiting for it. done is called
 	// exactly once, from any goroutine, possibly before Launch returns, with the
