@@ -29,6 +29,7 @@ type cluster struct {
 	engine  *actors.Engine
 	devices []*testkit.Device
 
+	gate    chan struct{} // closed = no step waits
 	mu      sync.Mutex
 	fault   func(batcher int, plan *infer.StepPlan) error // nil = none
 	opening func() error                                  // nil = none fails
@@ -36,13 +37,17 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, numBatchers int) *cluster {
-	c := &cluster{t: t, steps: make([]int, numBatchers)}
+	c := &cluster{t: t, gate: make(chan struct{}), steps: make([]int, numBatchers)}
 	c.quiet = startEngine(t, testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32}), bubbleClock)
 	for i := range numBatchers {
 		c.devices = append(c.devices, testkit.NewDevice(testkit.DeviceOptions{
 			NumBlocks: 32, Inline: func(step int) bool { return step%3 == 0 },
 			Fault:     func(_ int, plan *infer.StepPlan) error { return c.ask(i, plan) },
 			OpenFault: c.askOpen,
+			Next: func(history []int32, p *infer.SamplingParams) int32 {
+				<-c.gate
+				return testkit.NextToken(history, p)
+			},
 		}))
 	}
 	c.engine = startEngine(t, c.devices[0], func(config *actors.Config) {
@@ -118,6 +123,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 func testTakeOver(c *cluster) {
+	close(c.gate)
 	rng := rand.New(rand.NewPCG(1, uint64(len(c.devices))))
 	requests := randomRequests(rng, 6)
 	want := runAll(c.t, c.quiet, requests, nil)
@@ -162,7 +168,12 @@ func TestSequencesAreSpread(t *testing.T) {
 		}, func() error { return errors.New("not yet") })
 		req := endless(60)
 		req.N = 6
-		a := generate(t, c.engine, req)
+		s, err := c.engine.Generate(context.Background(), req)
+		require.NoError(t, err)
+		synctest.Wait() // all six are with their batchers
+		close(c.gate)
+		a, err := read(s)
+		require.NoError(t, err)
 		require.Nil(t, a.final.Err)
 		require.Equal(t, 1, a.final.NumRecoveries)
 		require.Len(t, aboard[1], 2)
@@ -177,6 +188,7 @@ func TestSequencesAreSpread(t *testing.T) {
 func TestHealthIsAboutTheLastBatcher(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 2)
+		close(c.gate)
 		dead := map[int]bool{}
 		c.play(func(batcher int, _ *infer.StepPlan) error {
 			if c.steps[batcher] == 3 {
@@ -214,6 +226,7 @@ func TestSimulation(t *testing.T) {
 		for numBatchers := 1; numBatchers <= 3; numBatchers++ {
 			bubble(t, func(t *testing.T) {
 				c := newCluster(t, numBatchers)
+				close(c.gate)
 				for seed := first + uint64(numBatchers) - 1; seed < min(first+perBubble, *numSeeds); seed += 3 {
 					c.simulate(seed)
 				}

@@ -53,6 +53,7 @@ func TestRequestsInAllPhases(t *testing.T) {
 	require.True(t, e.CancelRequest("third"), "both of them")
 	require.False(t, e.CancelRequest("third"))
 	require.False(t, e.CancelRequest("fourth"))
+	await(e, func(infos []infer.RequestInfo) bool { return len(infos) == 2 })
 	close(h.permits)
 	for i, s := range streams {
 		a, err := read(s)
