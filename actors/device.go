@@ -14,14 +14,14 @@ import (
 )
 
 // device is what one batcher owns and what goes with it: a runner with its KV
-// cache, the scheduler of that cache, the goroutine that calls the runner, and the
-// batcher's OS thread.
+// cache, the scheduler of that cache, the batcher's OS thread and, where steps
+// have a time limit, a goroutine that calls the runner in the batcher's place.
 type device struct {
 	runner    infer.Runner
 	scheduler *scheduler.Scheduler
 	thread    *pinnedDispatcher // the batcher's
-	launcher  *launcher
-	run       func(func()) // launcher.run but in tests
+	launcher  *launcher         // nil if steps have no time limit
+	run       func(func())      // calls the runner: on the launcher, or else at once
 	clock     func() int64
 	vocabSize int
 	// idle holds a token while no step is in flight. It makes "at most one step"
@@ -54,16 +54,19 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
-	l := newLauncher()
-	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), launcher: l, run: l.run, clock: c.Clock,
+	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), run: func(f func()) { f() }, clock: c.Clock,
 		vocabSize: runner.Spec().VocabSize, idle: make(chan struct{}, 1)}
+	if c.StepTimeout > 0 { // a Launch that hangs must not take the batcher with it
+		d.launcher = newLauncher()
+		d.run = d.launcher.run
+	}
 	d.idle <- struct{}{}
 	return d, nil
 }
 
-// launch has the launcher start a step and returns at once; report is called
-// once with its end, from any goroutine. A panic in Launch itself ends
-// the step like any other failure.
+// launch starts a step and returns without waiting for it; report is called once
+// with its end, from any goroutine. A panic in Launch itself ends the step like
+// any other failure.
 func (d *device) launch(plan *infer.StepPlan, report func(*StepDone)) {
 	select {
 	case <-d.idle:
@@ -120,7 +123,9 @@ func checkResult(plan *infer.StepPlan, result *infer.StepResult, vocabSize int) 
 // batcher must have terminated.
 func (d *device) close() error {
 	d.thread.Close()
-	d.launcher.close()
+	if d.launcher != nil {
+		d.launcher.close()
+	}
 	<-d.idle
 	return d.runner.Close()
 }
