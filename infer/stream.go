@@ -105,7 +105,7 @@ type Final struct {
 	// NumRecoveries counts the failures of a batcher that the request lived
 	// through; with several sequences, the most that one of them did.
 	NumRecoveries int
-	Metrics *RequestMetrics // nil = suppressed (several sequences) or feature off
+	Metrics       *RequestMetrics // nil = suppressed (several sequences) or feature off
 	// Err is set if the request failed or was cancelled by the server; the
 	// deltas so far stand, but no finish reason followed.
 	Err *Error
