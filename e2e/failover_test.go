@@ -1,0 +1,46 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestO63KilledBatchers: 64 streams live through twenty deaths of one of two batchers.
+func TestO63KilledBatchers(t *testing.T) {
+	const streams, tokens, kills = 64, 900, 20
+	s := serve(t, "--data-parallel-size", "2", "--enable-fault-injection", "--admin-api-key", adminKey,
+		"--enable-per-request-metrics", "--disable-uvicorn-access-log")
+	quiet, errs := s.stories(streams, tokens)
+	requireNoErrors(t, errs)
+
+	var now []*sse
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		now, errs = s.stories(streams, tokens)
+	}()
+	s.eventually(func() bool { return sum(s.scrape(), "vllm:num_requests_running") == streams }, "all run")
+	before := s.scrape()
+	for i := range kills {
+		s.kill([]string{"panic", "error"}[i%2], -1) // whichever comes first: streams move to the survivor
+	}
+	require.NotEmpty(t, s.live(), "the streams were over before the last failure")
+	<-done
+	requireNoErrors(t, errs)
+	requireSame(t, quiet, now, tokens)
+
+	after := s.scrape()
+	require.EqualValues(t, kills, sum(after, "troupe:batcher_restarts_total"))
+	require.Positive(t, sum(after, "troupe:sequence_resubmissions_total"))
+	require.EqualValues(t, 2*streams*tokens, sum(after, "vllm:generation_tokens_total"), "no token twice, none lost")
+	require.EqualValues(t, 2*streams, sum(after, "vllm:request_success_total", `finished_reason="length"`))
+	require.EqualValues(t, streams, sum(after, "vllm:request_queue_time_seconds_count")-sum(before, "vllm:request_queue_time_seconds_count"))
+	for i, e := range now {
+		requireIdentities(t, readTimes(t, e.last()), tokens)
+		require.LessOrEqual(t, readTimes(t, e.last()).total(), e.Wall.Seconds()*1000, "story %d", i)
+	}
+	requireIdle(t, s)
+}
