@@ -38,7 +38,7 @@ e2e: ## the real binary on a real port: acceptance cases and client SDKs (needs 
 .PHONY: bench
 bench: ## the figures of docs/benchmarks.md, as ratios within one run
 	$(GO) test -run '^$$' -bench . -benchmem ./actors ./http ./scheduler
-	$(GO) run ./tools/benchratio
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/benchmarks
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, FUZZTIME each (default 2m)
