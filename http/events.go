@@ -17,6 +17,9 @@ const (
 	// writeSize is where a write ends although more is pending: large enough that
 	// the system call costs little, small enough to be kept for the next one.
 	writeSize = 16 << 10
+	// writeBuffer holds the largest usual write with its chunk's frame, so that it
+	// goes out in one system call.
+	writeBuffer = writeSize + writeSize/2
 	// A write deadline is moved when this share of it has passed, not at every flush.
 	deadlineSlack = 8
 )

@@ -81,6 +81,7 @@ func (s *Server) setUp() {
 		DisablePreParseMultipartForm: true,
 		BodyLimit:                    s.opts.BodyLimit,
 		ReadBufferSize:               s.opts.HeaderLimit,
+		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  s.opts.ReadTimeout,
 		IdleTimeout:                  s.opts.IdleTimeout,
 		ErrorHandler: func(c *fiber.Ctx, err error) error {
