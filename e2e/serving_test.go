@@ -17,7 +17,7 @@ import (
 
 func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	const chunk = 192 // tokens per step
-	dir := folder(t) // the same weights with room for a prompt of thousands of words
+	dir := folder(t)  // the same weights with room for a prompt of thousands of words
 	edit(t, dir, "config.json", func(o obj) { o["max_position_embeddings"] = 8192 })
 	s := serve(t, dir, "--served-model-name", "understudy", "--enable-per-request-metrics",
 		"--max-num-batched-tokens", fmt.Sprint(chunk), "--max-num-seqs", "8", "--no-enable-prefix-caching")

@@ -118,7 +118,7 @@ func (c *Config) refuse(f *fields) {
 	}
 	for _, name := range []string{"attention_bias", "mlp_bias"} {
 		if f.bool(name, false) {
-			f.fail(name, "true is not supported: biases of linear layers are not implemented")
+			f.fail(name, "true is not supported: biases of linear layers are not part of the Llama forward")
 		}
 	}
 	if f.has("quantization_config") {
