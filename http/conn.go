@@ -2,6 +2,7 @@ package http
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -74,19 +75,60 @@ func lingerOnClose(c net.Conn) {
 // closed more than once.
 type listener struct {
 	net.Listener
-	once sync.Once
-	err  error // of the first Close
+	once   sync.Once
+	err    error         // of the first Close
+	closed chan struct{} // by the first Close
+}
+
+func newListener(ln net.Listener) *listener {
+	return &listener{Listener: ln, closed: make(chan struct{})}
+}
+
+// Waits before another try to accept when the system is short of something.
+const (
+	firstAcceptWait = 5 * time.Millisecond
+	lastAcceptWait  = time.Second
+)
+
+// shortage reports that accepting failed for want of descriptors or memory, or
+// because a client had gone already. It passes; the listener is sound.
+func shortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// accept waits out shortages: fasthttp would end the server over them, and with
+// it all who are connected.
+func (l *listener) accept() (net.Conn, error) {
+	for wait := firstAcceptWait; ; wait = min(2*wait, lastAcceptWait) {
+		c, err := l.Listener.Accept()
+		if err == nil || !shortage(err) {
+			return c, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
 }
 
 // Close implements net.Listener.
 func (l *listener) Close() error {
-	l.once.Do(func() { l.err = l.Listener.Close() })
+	l.once.Do(func() {
+		close(l.closed)
+		l.err = l.Listener.Close()
+	})
 	return l.err
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	c, err := l.accept()
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (s *Server) setUp() {
 // Serve accepts connections from ln until Shutdown, then returns nil. It owns
 // ln and may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	l := &listener{Listener: ln}
+	l := newListener(ln)
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
