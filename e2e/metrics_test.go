@@ -252,7 +252,7 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 	}
 	var itl, ttft [2][]float64
 	for range 9 {
-		for i, text := range []string{strings.Repeat("alpha ", 150) + "Say hello.", "Say hello."} {
+		for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
 			o, _ := s.chat(req(text))
 			m := readTimes(t, o)
 			itl[i], ttft[i] = append(itl[i], m.itl), append(ttft[i], m.ttft)
@@ -263,9 +263,9 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 		slices.Sort(itl[i])
 		slices.Sort(ttft[i])
 	}
-	// The best of nine: a busy machine lengthens a time, nothing shortens it.
-	require.Greater(t, ttft[0][0], 2*ttft[1][0], "the long prompt's time to first token")
-	require.Less(t, itl[0][0], 2*itl[1][0], "the long prompt's time per token")
+	t.Logf("time per token: %.3f ms after the long prompt, %.3f ms after the short one (medians of nine)", itl[0][4], itl[1][4])
+	require.Greater(t, ttft[0][4], 2*ttft[1][4], "the long prompt's time to first token")
+	require.Less(t, itl[0][4], 2*itl[1][4], "the long prompt's time per token")
 
 	// With one slot, a competitor's time lands in the queue and nowhere else.
 	slot := serve(t, "--enable-per-request-metrics", "--max-num-seqs", "1")

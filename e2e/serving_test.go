@@ -31,7 +31,7 @@ func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	}
 	slices.Sort(longest)
 	t.Logf("a prefill chunk takes %.1f ms, the whole prefill %.1f ms; longest gaps of the decoding streams: %.1f ms", chunkMs, prefill, longest)
-	require.Less(t, longest[0], 3*chunkMs+10, "the best of three: a busy machine lengthens a gap, nothing shortens it")
+	require.Less(t, longest[1], 3*chunkMs+10, "median of three")
 }
 
 // longestGapBesideAPrefill runs two decoding streams, then a long prompt, then a
