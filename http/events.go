@@ -39,7 +39,7 @@ type events struct {
 	call     *call
 	exchange *exchange
 	stream   infer.Stream
-	writer   *openai.Stream
+	writer   openai.StreamWriter
 
 	pending   []infer.Event // drained and not written yet: pending[written:]
 	written   int
@@ -50,12 +50,13 @@ type events struct {
 	deadline  time.Time // the connection's write deadline
 	keepAlive *time.Timer
 	lastWrite time.Time
+	started   bool
 	ended     bool // nothing follows
 	closed    bool
 }
 
-func (s *Server) newEvents(ctx *fasthttp.RequestCtx, c *call, reply *openai.Reply, stream infer.Stream) *events {
-	e := &events{server: s, ctx: ctx, call: c, exchange: exchangeOf(ctx), stream: stream, writer: reply.NewStream(), lastWrite: time.Now(),
+func (s *Server) newEvents(ctx *fasthttp.RequestCtx, c *call, writer openai.StreamWriter, stream infer.Stream) *events {
+	e := &events{server: s, ctx: ctx, call: c, exchange: exchangeOf(ctx), stream: stream, writer: writer, lastWrite: time.Now(),
 		pooled: buffers.Get().(*[]byte)}
 	e.buf = (*e.pooled)[:0]
 	if s.opts.SSEKeepAlive > 0 {
@@ -116,9 +117,13 @@ func (e *events) next() (chunk []byte, err error) {
 			e.server.logPanic(e.exchange, r)
 			e.call.cancel(infer.CancelAdmin)
 			e.ended, e.exchange.streamError = true, infer.CodeInternal
-			chunk = openai.AppendErrorEvent(nil, infer.Internal(errPanic))
+			chunk = e.writer.AppendBroken(nil, infer.Internal(errPanic))
 		}
 	}()
+	if !e.started {
+		e.started = true
+		return e.writer.AppendStart(e.buf[:0]), nil
+	}
 	if e.written < len(e.pending) {
 		return e.write(), nil
 	}

@@ -93,7 +93,7 @@ func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call, admitted func(*
 	if !req.Reply.Stream {
 		return s.answer(ctx, x, req, stream)
 	}
-	events := s.newEvents(ctx, x, &req.Reply, stream)
+	events := s.newEvents(ctx, x, req.NewStream(), stream)
 	streamed = true
 	ctx.SetContentType("text/event-stream; charset=utf-8")
 	ctx.Response.Header.Set(fiber.HeaderCacheControl, "no-cache")
@@ -122,7 +122,7 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call, str
 			x.cancel(infer.CancelAdmin)
 		}
 	}()
-	collector := req.Reply.NewCollector()
+	collector := req.NewBody()
 	var pending []infer.Event
 	for {
 		select {

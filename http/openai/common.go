@@ -17,6 +17,34 @@ type Call struct {
 	Ignored []string // names of fields without effect, a few; only with Profile.ListIgnored
 }
 
+// BodyWriter gathers the deltas of a request that is answered with one body.
+type BodyWriter interface {
+	// Add takes a delta; what it needs of it is copied.
+	Add(d *infer.Delta)
+	// AppendBody appends the whole answer; f must not hold an error.
+	AppendBody(dst []byte, f *infer.Final) []byte
+}
+
+// StreamWriter writes the events of a request as server-sent events. One
+// goroutine uses it.
+type StreamWriter interface {
+	// AppendStart appends what is written before there is any output.
+	AppendStart(dst []byte) []byte
+	// AppendDelta appends the events of one delta; none if it says nothing.
+	AppendDelta(dst []byte, d *infer.Delta) []byte
+	// AppendFinal appends the end of the stream, the error of f included.
+	AppendFinal(dst []byte, f *infer.Final) []byte
+	// AppendBroken ends the stream after a panic; it relies on nothing that the
+	// panic may have left half done.
+	AppendBroken(dst []byte, err *infer.Error) []byte
+}
+
+// NewBody returns the writer of an answer that is not streamed.
+func (c *Call) NewBody() BodyWriter { return c.Reply.NewCollector() }
+
+// NewStream returns the writer of a streamed answer.
+func (c *Call) NewStream() StreamWriter { return c.Reply.NewStream() }
+
 // open is parseBody for a request whose ignored fields may be asked for.
 func (p *Profile) open(body []byte) *object {
 	o := parseBody(body)

@@ -49,6 +49,13 @@ func (r *Reply) NewStream() *Stream {
 	return s
 }
 
+// AppendStart implements StreamWriter: the first chunk waits for the first delta,
+// which may bring the prompt.
+func (s *Stream) AppendStart(dst []byte) []byte { return dst }
+
+// AppendBroken implements StreamWriter.
+func (s *Stream) AppendBroken(dst []byte, err *infer.Error) []byte { return AppendErrorEvent(dst, err) }
+
 // AppendDelta appends the chunks of one delta; none if it says nothing.
 func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 	choice := &s.choices[d.Index]
