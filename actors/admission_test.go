@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestPlacesAreGivenBackOnce(t *testing.T) {
 func TestPlacesAreGivenBackIfTheEngineDrains(t *testing.T) {
 	w, e := newWorkbench(t), preparing(nil)
 	e.env = w.env
-	j, refusal := e.prepare(testkit.Completion("hello", 8))
+	j, refusal := e.prepare(context.Background(), testkit.Completion("hello", 8))
 	require.Nil(t, refusal)
 	w.env.registry.drain() // after the request was looked at
 	require.Equal(t, infer.CodeUnavailable, infer.AsError(e.admit(j)).Code)

@@ -10,7 +10,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/tokenizer"
 )
 
 // Engine serves requests: the façade in front of the actors. It implements
@@ -84,7 +83,7 @@ func (e *Engine) Generate(ctx context.Context, req *infer.Request) (infer.Stream
 	if err := e.accepts(ctx); err != nil {
 		return nil, err
 	}
-	j, err := e.prepare(req)
+	j, err := e.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +99,8 @@ func (e *Engine) Generate(ctx context.Context, req *infer.Request) (infer.Stream
 // accepts refuses what could not be served whatever it says, before anything is
 // spent on it.
 func (e *Engine) accepts(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return &infer.Error{Code: infer.CodeUnavailable, Message: "The request was given up before it was admitted.", Err: err}
+	if err := givenUp(ctx); err != nil {
+		return err
 	}
 	h := health(e.env.health.Load())
 	if err := e.healthError(h); err != nil && h != healthRecovering { // a short outage is waited out in the queue
@@ -110,6 +109,14 @@ func (e *Engine) accepts(ctx context.Context) error {
 	if err, reason := e.env.admission.refuse(0); err != nil {
 		e.env.metrics(0).ObserveAdmissionRejection(reason)
 		return err
+	}
+	return nil
+}
+
+// givenUp is the error of a call whose client has left, nil while it waits.
+func givenUp(ctx context.Context) *infer.Error {
+	if err := ctx.Err(); err != nil {
+		return &infer.Error{Code: infer.CodeUnavailable, Message: "The request was given up before it was admitted.", Err: err}
 	}
 	return nil
 }
@@ -136,37 +143,6 @@ func (e *Engine) admit(j *job) error {
 	}
 	e.env.root.Send(e.supervisor, &startRequest{job: j})
 	return nil
-}
-
-// Tokenize implements infer.Generator.
-func (e *Engine) Tokenize(_ context.Context, req *infer.TokenizeRequest) (*infer.TokenizeResult, error) {
-	o := tokenizer.EncodeOptions{AddSpecialTokens: req.AddSpecialTokens}
-	var text string
-	if req.Text != nil {
-		text = *req.Text
-	} else {
-		rendered, err := e.render(req.Chat)
-		if err != nil {
-			return nil, err
-		}
-		text, o.Literal = rendered.Text, rendered.Literal
-	}
-	result := &infer.TokenizeResult{TokenIDs: e.config.Tokenizer.Encode(text, o)}
-	if req.ReturnTokenStrs {
-		result.TokenStrs = make([]string, len(result.TokenIDs))
-		for i, id := range result.TokenIDs {
-			result.TokenStrs[i] = e.config.Tokenizer.TokenString(id)
-		}
-	}
-	return result, nil
-}
-
-// Detokenize implements infer.Generator.
-func (e *Engine) Detokenize(_ context.Context, tokenIDs []int32) (string, error) {
-	if err := checkTokenIDs("tokens", tokenIDs, e.config.Model.VocabSize); err != nil {
-		return "", err
-	}
-	return e.config.Tokenizer.Decode(tokenIDs, false), nil
 }
 
 // Model implements infer.Generator.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,7 +49,8 @@ type prompt struct {
 }
 
 // prepare turns a request into sequences, or says in the client's words why not.
-func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
+// It stops soon after ctx has ended.
+func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.Error) {
 	numPrompts := max(len(req.Prompts), 1)
 	if req.N < 1 || req.N > maxSequencesPerRequest/numPrompts {
 		return nil, infer.Errorf(infer.CodeInvalid, "n", "n times the number of prompts must be between 1 and %d, got %d * %d",
@@ -58,7 +60,7 @@ func (e *Engine) prepare(req *infer.Request) (*job, *infer.Error) {
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := e.preparePrompts(req)
+	prompts, err := e.preparePrompts(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +106,13 @@ func (e *Engine) seed(req *infer.Request) uint64 {
 	return sampling.DrawSeed(e.config.Seed, e.drawnSeeds.Add(1))
 }
 
-func (e *Engine) preparePrompts(req *infer.Request) ([]*prompt, *infer.Error) {
+func (e *Engine) preparePrompts(ctx context.Context, req *infer.Request) ([]*prompt, *infer.Error) {
 	budget, err := newBudget(req, &e.config.Model)
 	if err != nil {
 		return nil, err
 	}
 	if req.Chat != nil {
-		p, err := e.prepareChat(req, &budget)
+		p, err := e.prepareChat(ctx, req, &budget)
 		if err != nil {
 			return nil, err
 		}
@@ -121,43 +123,64 @@ func (e *Engine) preparePrompts(req *infer.Request) ([]*prompt, *infer.Error) {
 	}
 	prompts := make([]*prompt, len(req.Prompts))
 	for i := range req.Prompts {
-		if prompts[i], err = e.preparePrompt(req, &req.Prompts[i], &budget); err != nil {
+		tokenIDs, err := e.promptTokens(ctx, req, &req.Prompts[i], &budget)
+		if err != nil {
+			return nil, err
+		}
+		if prompts[i], err = e.fit(req, &budget, req.Prompts[i].Text, tokenIDs); err != nil {
 			return nil, err
 		}
 	}
 	return prompts, nil
 }
 
-func (e *Engine) prepareChat(req *infer.Request, b *budget) (*prompt, *infer.Error) {
+func (e *Engine) prepareChat(ctx context.Context, req *infer.Request, b *budget) (*prompt, *infer.Error) {
 	rendered, err := e.render(req.Chat)
 	if err != nil {
 		return nil, err
 	}
-	return e.fit(req, b, rendered.Text, e.encode(req, b, rendered))
-}
-
-func (e *Engine) preparePrompt(req *infer.Request, in *infer.Prompt, b *budget) (*prompt, *infer.Error) {
-	tokenIDs := in.TokenIDs
-	if tokenIDs == nil {
-		tokenIDs = e.encode(req, b, chat.Rendered{Text: in.Text})
-	} else if err := checkTokenIDs("prompt", tokenIDs, e.config.Model.VocabSize); err != nil {
+	tokenIDs, err := e.encode(ctx, req, b, rendered)
+	if err != nil {
 		return nil, err
 	}
-	return e.fit(req, b, in.Text, tokenIDs)
+	return e.fit(req, b, rendered.Text, tokenIDs)
 }
 
-// encode tokenizes a prompt up to the first token that is one too many.
-func (e *Engine) encode(req *infer.Request, b *budget, text chat.Rendered) []int32 {
+// promptTokens returns the ids that a prompt was given as, or those of its text.
+func (e *Engine) promptTokens(ctx context.Context, req *infer.Request, in *infer.Prompt, b *budget) ([]int32, *infer.Error) {
+	if in.TokenIDs == nil {
+		return e.encode(ctx, req, b, chat.Rendered{Text: in.Text})
+	}
+	return in.TokenIDs, checkTokenIDs("prompt", in.TokenIDs, e.config.Model.VocabSize)
+}
+
+// encode tokenizes a prompt up to the first token that is one too many. A prompt
+// of which the end is kept has to be tokenized whole, within what one call may
+// tokenize at all.
+func (e *Engine) encode(ctx context.Context, req *infer.Request, b *budget, text chat.Rendered) ([]int32, *infer.Error) {
 	limit := b.encodeLimit(req.TruncateRight)
+	most := limit
+	if limit == 0 {
+		most = e.config.Model.MaxListedTokens()
+	}
 	tokenIDs := e.config.Tokenizer.Encode(text.Text, tokenizer.EncodeOptions{
 		AddSpecialTokens: req.AddSpecialTokens,
 		Literal:          text.Literal,
-		Limit:            limit,
+		Limit:            most,
+		Done:             ctx.Done(),
 	})
-	if limit > 0 && len(tokenIDs) > limit {
-		tokenIDs = tokenIDs[:limit+1]
+	if err := givenUp(ctx); err != nil {
+		return nil, err
 	}
-	return tokenIDs
+	switch {
+	case len(tokenIDs) <= most:
+		return tokenIDs, nil
+	case limit == 0:
+		return nil, infer.Errorf(infer.CodeInvalid, "truncate_prompt_tokens",
+			"truncate_prompt_tokens: a prompt that is cut at its beginning may have at most %d tokens, got a text of %d bytes that has more.", most, len(text.Text))
+	default:
+		return tokenIDs[:limit+1], nil
+	}
 }
 
 // fit truncates a tokenized prompt if the request asked for it, and checks that

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestBadWordsAreTokenizedInBothForms(t *testing.T) {
 	e := preparing(nil)
 	req := testkit.Completion("hello", 8)
 	req.BadWords = []string{"no", " no", ""}
-	j, err := e.prepare(req)
+	j, err := e.prepare(context.Background(), req)
 	require.Nil(t, err)
 	// With a byte tokenizer the spaced form is longer: the space is a token of
 	// its own in front of the same tokens, which adds nothing.
@@ -37,7 +38,7 @@ func TestParamsAreResolvedPerSequence(t *testing.T) {
 	req := testkit.Completion("hello", 8)
 	req.N, req.Sampling.NumLogprobs = 3, testkit.NumTokens // -1: the whole vocabulary may be asked for
 	req.Sampling.Seed, req.SeedGiven = 42, true
-	j, err := e.prepare(req)
+	j, err := e.prepare(context.Background(), req)
 	require.Nil(t, err)
 	seeds := map[uint64]bool{}
 	ids := map[infer.SeqID]bool{}

@@ -28,6 +28,11 @@ type ModelInfo struct {
 	Defaults SamplingDefaults
 }
 
+// MaxListedTokens is the most tokens that one call may list, tokenize or turn into
+// text without generating: counting a text longer than the context is legitimate,
+// filling the memory with it is not.
+func (m *ModelInfo) MaxListedTokens() int { return max(4*m.MaxModelLen, 1<<20) }
+
 // SamplingDefaults are the model's own sampling values; nil fields are not given.
 type SamplingDefaults struct {
 	Temperature, TopP, MinP, RepetitionPenalty *float64

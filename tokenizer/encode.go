@@ -23,6 +23,8 @@ type EncodeOptions struct {
 	// has, and begins like the result for the whole text except for the ids
 	// of the last word.
 	Limit int
+	// Done, once closed, stops encoding early: the ids are of no use then.
+	Done <-chan struct{}
 }
 
 // encoder is the state of one Encode call.
@@ -33,6 +35,9 @@ type encoder struct {
 	atStart bool // the text at hand begins where the whole text begins
 	scratch *mergeScratch
 
+	done  <-chan struct{}
+	words int // since the beginning, to look at done now and then
+
 	deadline      time.Time // for patterns without a scanner; zero until one is used
 	patternFailed bool      // a pattern ran out of time
 }
@@ -40,7 +45,7 @@ type encoder struct {
 // Encode returns the ids of text. Bytes that are not UTF-8 are encoded as they are.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	text = t.cut(text, o.Limit)
-	e := encoder{t: t, limit: o.Limit, scratch: t.model.getScratch()}
+	e := encoder{t: t, limit: o.Limit, done: o.Done, scratch: t.model.getScratch()}
 	defer t.model.scratch.Put(e.scratch)
 	// About four bytes make a token; a short guess costs a copy, a long one memory.
 	size := len(text)/4 + 8
@@ -175,7 +180,24 @@ func (e *encoder) piece(stage int, s string) bool {
 // word merges one word.
 func (e *encoder) word(s string) bool {
 	e.out = e.t.model.appendLong(e.out, s, e.limit, e.scratch)
-	return e.more()
+	return e.more() && !e.isStopped()
+}
+
+// wordsPerLook is how many words are encoded between two looks at done.
+const wordsPerLook = 1024
+
+// isStopped reports whether nobody wants the ids any more.
+func (e *encoder) isStopped() bool {
+	if e.words++; e.done == nil || e.words%wordsPerLook != 0 {
+		return false
+	}
+	select {
+	case <-e.done:
+		e.limit = 1 // more says no from now on
+		return true
+	default:
+		return false
+	}
 }
 
 // wordBreaks cuts words further, before marks of white space that no token
