@@ -3,15 +3,13 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -45,18 +43,6 @@ func (s *server) atRest(baseline *rest) rest {
 	return now
 }
 
-// leave sends a request over a connection of its own and closes it when at says so.
-func (s *server) leave(fields obj, at func(c net.Conn)) {
-	s.t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
-	require.NoError(s.t, err)
-	raw := body(fields)
-	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(raw), raw)
-	require.NoError(s.t, err)
-	at(c)
-	require.NoError(s.t, c.Close())
-}
-
 func (s *server) phases() map[string]int {
 	s.t.Helper()
 	n := map[string]int{}
@@ -70,82 +56,35 @@ func finished(m map[string]float64, reason string) float64 {
 	return sum(m, "troupe:requests_finished_total", fmt.Sprintf("finished_reason=%q", reason))
 }
 
-// TestClientsLeaveInEveryPhase: whoever leaves frees what the request held.
-func TestClientsLeaveInEveryPhase(t *testing.T) {
-	s := serve(t, "--max-num-seqs", "1", "--max-num-batched-tokens", "16", "--admin-api-key", adminKey, "--disable-uvicorn-access-log")
-	s.chat(obj{"model": "understudy", "messages": user("Hello."), "max_tokens": 2})
-	baseline := s.atRest(nil)
-	inPhase := func(phase string) func(net.Conn) {
-		return func(net.Conn) { s.eventually(func() bool { return s.phases()[phase] > 0 }, phase) }
-	}
-	long := endless(strings.Repeat("word ", 100))
-
-	s.leave(endless("Whole."), inPhase("decode"))
-	s.atRest(&baseline)
-	s.leave(with(endless("Streaming."), obj{"stream": true}), func(c net.Conn) {
-		sc := bufio.NewScanner(c)
-		for n := 0; n < 3 && sc.Scan(); {
-			if strings.HasPrefix(sc.Text(), "data: ") {
-				n++
-			}
-		}
-	})
-	s.atRest(&baseline)
-	s.leave(with(long, obj{"stream": true}), func(net.Conn) {}) // before or in prefill
-	s.atRest(&baseline)
-	s.leave(endless("The one that runs."), func(net.Conn) {
-		inPhase("decode")(nil)
-		s.leave(with(long, obj{"stream": true}), inPhase("queued"))
-		s.eventually(func() bool { return s.phases()["queued"] == 0 }, "the queued one is gone before the running one")
-		require.Equal(t, 1, s.phases()["decode"])
-	})
-	s.atRest(&baseline)
-
-	m := s.scrape()
-	require.EqualValues(t, 1, finished(m, "length"))
-	require.EqualValues(t, 5, finished(m, "abort")+finished(m, "refused"), "once each")
-	require.EqualValues(t, 6, sum(m, "troupe:requests_received_total"))
-}
-
-// TestO47LeavingFreesTheSlot: with one slot, the next client gets it at once.
+// TestO47LeavingFreesTheSlot: with one slot, the next client gets it at once, and nothing is generated for nobody.
 func TestO47LeavingFreesTheSlot(t *testing.T) {
 	s := serve(t, "--max-num-seqs", "1", "--admin-api-key", adminKey)
+	var waits []time.Duration
 	for range 3 {
-		_, err := s.tryStream(context.Background(), "/v1/chat/completions", endless("A very long story."), func(n int, _ obj) bool { return n < 3 })
+		_, err := s.tryStream(context.Background(), "/v1/chat/completions", endless("A very long story."), func(n int, _ obj) bool {
+			if n == 3 {
+				require.EqualValues(t, 1, sum(s.scrape(), "vllm:num_requests_running"))
+			}
+			return n < 3
+		})
 		require.NoError(t, err)
-		o, _ := s.chat(obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 4, "ignore_eos": true})
-		require.Equal(t, 4, usage(o, "completion_tokens"))
+		left := time.Now()
+		e := s.stream("/v1/chat/completions", obj{"model": "understudy", "messages": user("Say hello."), "max_tokens": 4, "ignore_eos": true,
+			"stream_options": obj{"include_usage": true}})
+		require.Equal(t, 4, usage(e.last(), "completion_tokens"))
+		waits = append(waits, e.At[1].Sub(left)) // the chunk after the role
 	}
+	slices.Sort(waits)
+	require.Less(t, waits[1], time.Second, "the next one's first token, median of three")
 	requireIdle(t, s)
 	m := s.scrape()
 	require.EqualValues(t, 3, finished(m, "abort"))
 	require.EqualValues(t, 3, finished(m, "length"))
-	require.Less(t, sum(m, "vllm:generation_tokens_total"), 3*900.0)
-
-	// the same connection serves on after a whole answer, and its client may leave later
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
-	require.NoError(t, err)
-	defer c.Close()
-	r := bufio.NewReader(c)
-	for _, fields := range []obj{{"model": "understudy", "messages": user("Hi."), "max_tokens": 2}, with(endless("Hi."), obj{"stream": true})} {
-		raw := body(fields)
-		_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(raw), raw)
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		if fields["stream"] == nil {
-			require.NoError(t, resp.Write(discard{}))
-		}
-	}
-	require.NoError(t, c.Close())
-	requireIdle(t, s)
-	require.EqualValues(t, 4, finished(s.scrape(), "abort"))
+	const generated = "vllm:generation_tokens_total"
+	require.Less(t, sum(m, generated), 3*900.0)
+	s.chat(obj{"model": "understudy", "messages": user("Hi."), "max_tokens": 1})
+	require.EqualValues(t, 1, sum(s.scrape(), generated)-sum(m, generated), "and none for those who left")
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // TestO48ManyDisconnects: clients that leave at any moment leave nothing behind.
 func TestO48ManyDisconnects(t *testing.T) {

@@ -1,0 +1,96 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// npmAnswer is what a stream of the npm SDK read.
+type npmAnswer struct {
+	Text, Finish, Error string
+	Tokens, Chunks      int
+}
+
+// npmCrowd streams answers of the npm openai SDK, so many at a time.
+func (s *server) npmCrowd(ctx context.Context, streams, tokens int) ([]npmAnswer, error) {
+	cmd := exec.CommandContext(ctx, "node", "crowd.mjs", fmt.Sprint(streams), fmt.Sprint(tokens))
+	cmd.Dir, cmd.Stderr = "clients", os.Stderr
+	cmd.Env = append(os.Environ(), "TROUPE_URL="+s.URL)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var all []npmAnswer
+	return all, json.Unmarshal(out, &all)
+}
+
+// probe asks short questions until ctx ends, and returns what was wrong with an answer.
+func (s *server) probe(ctx context.Context) (asked int, err error) {
+	question := body(obj{"model": "understudy", "messages": user("What is the capital of France?"), "temperature": 0})
+	for ; ctx.Err() == nil; asked++ {
+		r, err := s.try(context.Background(), "POST", "/v1/chat/completions", question)
+		if err != nil {
+			return asked, err
+		}
+		var o obj
+		if err := json.Unmarshal(r.Body, &o); err != nil || r.Status != http.StatusOK || content(o, 0) != "The capital of France is Paris." {
+			return asked, &statusError{r.Status, string(r.Body)}
+		}
+	}
+	return asked, nil
+}
+
+// TestNpmStreamsOutliveBatchers: the SDK's streams notice nothing of twenty deaths
+// of one of two batchers, and nor do those who come meanwhile.
+func TestNpmStreamsOutliveBatchers(t *testing.T) {
+	const streams, tokens, kills = 64, 400, 20
+	s := serve(t, "--data-parallel-size", "2", "--enable-fault-injection", "--admin-api-key", adminKey, "--disable-uvicorn-access-log")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	quiet, err := s.npmCrowd(ctx, streams, tokens)
+	require.NoError(t, err)
+
+	var now []npmAnswer
+	var crowdErr, probeErr error
+	asked := 0
+	crowd, probing := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(crowd)
+		now, crowdErr = s.npmCrowd(ctx, streams, tokens)
+	}()
+	s.eventually(func() bool { return s.phases()["decode"] == streams }, "all run")
+	until, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(probing)
+		asked, probeErr = s.probe(until)
+	}()
+	for i := range kills {
+		s.kill([]string{"panic", "error"}[i%2], -1)
+	}
+	require.GreaterOrEqual(t, len(s.live()), streams/2, "the streams were over before the last failure")
+	stop()
+	<-probing
+	<-crowd
+	require.NoError(t, crowdErr)
+	require.NoError(t, probeErr, "a request that came meanwhile")
+	require.Greater(t, asked, kills)
+	require.Len(t, now, streams)
+	for i, a := range now {
+		require.Empty(t, quiet[i].Error)
+		require.Equal(t, "length", quiet[i].Finish)
+		require.Equal(t, tokens, quiet[i].Tokens)
+		a.Chunks = quiet[i].Chunks // pieces may come together
+		require.Equal(t, quiet[i], a, "story %d", i)
+	}
+	require.EqualValues(t, kills, s.restarts())
+	requireIdle(t, s)
+}
