@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -32,7 +33,8 @@ type BatcherActor struct {
 	adding    *AddSequence           // being added: to blame if that panics
 	fault     error                  // why the last step failed
 	report    func(*StepDone)        // sends to this actor's mailbox
-	watchdog  timer                  // of the step in flight; nil = none
+	watchdog  *watchdog              // reused from step to step; nil = none yet
+	lastGood  int64                  // end of the last good step; start of this life before the first
 	outgoing  []delivery             // scratch of commit
 	blocked   bool                   // counts in admission.blocked
 }
@@ -43,7 +45,7 @@ type entry struct {
 	pid     *actor.PID
 	stamps  infer.Stamps
 	place   *place
-	crashes int // as in AddSequence; 0 again after a token
+	crashes Crashes // as in AddSequence; zero again after a token
 }
 
 type delivery struct {
@@ -75,7 +77,7 @@ func (b *BatcherActor) Receive(c actor.Context) {
 func (b *BatcherActor) start(c actor.Context) {
 	b.sequences = map[infer.SeqID]*entry{}
 	root, self := b.env.root, c.Self()
-	b.self = self
+	b.self, b.lastGood = self, b.env.clock()
 	b.report = func(m *StepDone) { root.Send(self, m) }
 }
 
@@ -93,7 +95,9 @@ func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 		Key:                   m.Key,
 		Weight:                m.KeyWeight,
 		NumPromptLogprobsDone: m.NumPromptLogprobs,
-		Isolate:               m.Crashes > 0,
+		Readmitted:            m.Stamps.Scheduled != 0,
+		Isolate:               m.Crashes.isolate(len(m.OutputTokenIDs)),
+		NumTrials:             m.Crashes.NumLone,
 		Tag:                   e,
 	}))
 	b.adding = nil
@@ -193,11 +197,36 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 		b.fail(c, err)
 		return
 	}
+	lone := b.aloneInFlight()
 	outputs := b.device.scheduler.Commit(m.Result)
 	b.inFlight = nil
 	b.collect(outputs, m.EndedAt)
+	b.noteGoodStep(lone, m.EndedAt)
 	b.step()
 	b.fanOut(c)
+}
+
+// aloneInFlight returns the suspect that has the step in flight to itself, nil if
+// there is none.
+func (b *BatcherActor) aloneInFlight() *entry {
+	if len(b.inFlight.Sequences) != 1 {
+		return nil
+	}
+	if e := b.sequences[b.inFlight.Sequences[0].SeqID]; e != nil && e.crashes.Num > 0 {
+		return e
+	}
+	return nil
+}
+
+// noteGoodStep keeps what speaks for the device, and so against suspects: see
+// Crashes. lone had the step to itself.
+func (b *BatcherActor) noteGoodStep(lone *entry, endedAt int64) {
+	b.env.goodSteps.Add(1)
+	b.lastGood = endedAt
+	b.device.worked.Store(true)
+	if lone != nil && lone.crashes.NumLone > 0 {
+		lone.crashes.goodAtLone++
+	}
 }
 
 // fail stops the batcher because of the step in flight.
@@ -211,17 +240,32 @@ func (b *BatcherActor) fail(c actor.Context, fault error) {
 // stepOverdue is sent by the watchdog of a step.
 type stepOverdue struct{ step uint64 }
 
+// watchdog is a timer that is set anew for every step.
+type watchdog struct {
+	timer timer
+	step  atomic.Uint64 // the step it was set for last
+}
+
 // watch sets the watchdog of a step that was just launched.
 func (b *BatcherActor) watch(step uint64) {
-	if b.env.stepTimeout > 0 {
+	switch w := b.watchdog; {
+	case b.env.stepTimeout == 0:
+	case w != nil:
+		w.step.Store(step)
+		w.timer.Reset(b.env.stepTimeout)
+	default:
+		w = &watchdog{}
+		w.step.Store(step)
 		root, self := b.env.root, b.self
-		b.watchdog = b.env.after(b.env.stepTimeout, func() { root.Send(self, &stepOverdue{step: step}) })
+		w.timer = b.env.after(b.env.stepTimeout, func() { root.Send(self, &stepOverdue{step: w.step.Load()}) })
+		b.watchdog = w
 	}
 }
 
+// unwatch stops the watchdog. One that could not be stopped is about to say which
+// step it was set for: it is not set for another one.
 func (b *BatcherActor) unwatch() {
-	if b.watchdog != nil {
-		b.watchdog.Stop()
+	if b.watchdog != nil && !b.watchdog.timer.Stop() {
 		b.watchdog = nil
 	}
 }
@@ -275,8 +319,8 @@ func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
 
 // clearSuspicion lets a sequence that got a token share steps again.
 func (b *BatcherActor) clearSuspicion(e *entry) {
-	if e.crashes > 0 {
-		e.crashes = 0
+	if e.crashes.Num > 0 {
+		e.crashes = Crashes{}
 		b.device.scheduler.EndIsolation(e.id)
 	}
 }
@@ -318,61 +362,10 @@ func (b *BatcherActor) release(c actor.Context) {
 		c.Send(m.ReplyTo, &SequenceInterrupted{Epoch: b.epoch, Stamps: m.Stamps,
 			Err: infer.Internal(errors.New("the sequence could not be added"))})
 	}
-	blame := newBlame(b.inFlight, b.fault)
+	blame := &blame{fault: b.fault, now: b.env.clock(), began: b.lastGood, goodSteps: b.env.goodSteps.Load(), patience: b.env.recoveryTimeout}
+	blame.accuse(b.inFlight, len(b.sequences))
 	for _, e := range b.sequences {
 		crashes, err := blame.verdict(e.id, e.crashes)
 		c.Send(e.pid, &SequenceInterrupted{Epoch: b.epoch, Stamps: e.stamps, Crashes: crashes, Err: err})
 	}
-}
-
-// blame knows who was aboard when a batcher died.
-type blame struct {
-	aboard  map[infer.SeqID]bool // nil: died outside a step, all are suspects
-	culprit infer.SeqID          // of an attributed fault; valid if known
-	known   bool
-	fault   error
-}
-
-// maxCrashes is how many failed steps a sequence may be aboard of without
-// getting a token. It only ends what isolation cannot: a device that fails
-// whatever it is given.
-const maxCrashes = 8
-
-func newBlame(plan *infer.StepPlan, fault error) *blame {
-	b := &blame{fault: fault}
-	if plan == nil {
-		return b
-	}
-	b.aboard = make(map[infer.SeqID]bool, len(plan.Sequences))
-	for i := range plan.Sequences {
-		b.aboard[plan.Sequences[i].SeqID] = true
-	}
-	var attributed *infer.SequenceFault
-	if errors.As(fault, &attributed) && b.aboard[attributed.SeqID] {
-		b.culprit, b.known = attributed.SeqID, true
-	}
-	return b
-}
-
-// verdict returns what a sequence with so many crashes has after this one, and an
-// error if it must not be tried again: it is known to be the culprit, or it was
-// alone although a suspect already, or has used up its tries.
-func (b *blame) verdict(id infer.SeqID, crashes int) (int, *infer.Error) {
-	switch {
-	case b.known && id == b.culprit:
-		return crashes + 1, infer.Internal(b.fault)
-	case b.known, b.aboard != nil && !b.aboard[id]:
-		return crashes, nil
-	}
-	if alone := len(b.aboard) == 1; alone && crashes > 0 || crashes+1 >= maxCrashes {
-		return crashes + 1, infer.Internal(fmt.Errorf("sequence %d ended a step %d times: %w", id, crashes+1, b.cause()))
-	}
-	return crashes + 1, nil
-}
-
-func (b *blame) cause() error {
-	if b.fault != nil {
-		return b.fault
-	}
-	return errors.New("the batcher panicked")
 }

@@ -193,7 +193,7 @@ func TestFailedStepStopsTheBatcher(t *testing.T) {
 				if m, ok := m.(*SequenceInterrupted); ok {
 					require.Nil(t, m.Err)
 					require.NotZero(t, m.Stamps.Queued)
-					suspects += m.Crashes
+					suspects += m.Crashes.Num
 				}
 			}
 			known := 3 // whoever it knows is answered
@@ -229,7 +229,7 @@ func TestCommittedOutputsSurviveAPanic(t *testing.T) {
 	require.Equal(t, 1, messages[0].(*SequenceOutput).NumOutputTokens)
 	require.Len(t, b.outgoing, 1)
 	for _, m := range messages[1:3] {
-		require.Equal(t, 1, m.(*SequenceInterrupted).Crashes, "outside a step all are suspects")
+		require.Equal(t, 1, m.(*SequenceInterrupted).Crashes.Num, "outside a step all are suspects")
 	}
 	require.IsType(t, &actor.Terminated{}, messages[3])
 }
@@ -238,58 +238,16 @@ func TestSuspicionEndsWithAToken(t *testing.T) {
 	w := newWorkbench(t)
 	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
 	suspect := w.add(1, 4)
-	suspect.Crashes = 1
+	suspect.Crashes = Crashes{Num: 1}
 	w.send(pid, suspect)
 	w.send(pid, w.add(2, 4))
 	require.Len(t, b.inFlight.Sequences, 1)
 	require.True(t, d.Runner().Finish())
-	require.Zero(t, b.sequences[1].crashes)
+	require.Zero(t, b.sequences[1].crashes.Num)
 	for range 2 {
 		require.True(t, d.Runner().Finish())
 	}
 	require.Len(t, b.inFlight.Sequences, 2, "it shares steps again")
-}
-
-func TestVerdict(t *testing.T) {
-	plan := func(ids ...infer.SeqID) *infer.StepPlan {
-		p := &infer.StepPlan{}
-		for _, id := range ids {
-			p.Sequences = append(p.Sequences, infer.ScheduledSequence{SeqID: id})
-		}
-		return p
-	}
-	boom := errors.New("boom")
-	named := func(id infer.SeqID) error { return fmt.Errorf("step: %w", &infer.SequenceFault{SeqID: id, Err: boom}) }
-	for _, tc := range []struct {
-		name         string
-		plan         *infer.StepPlan
-		fault        error
-		id           infer.SeqID
-		crashes      int
-		wantCrashes  int
-		wantSentence bool
-	}{
-		{"aboard", plan(1, 2), boom, 1, 0, 1, false},
-		{"not aboard", plan(1, 2), boom, 3, 0, 0, false},
-		{"alone for the first time", plan(1), boom, 1, 0, 1, false},
-		{"alone and a suspect", plan(1), boom, 1, 1, 2, true},
-		{"suspect, but not aboard", plan(2), boom, 1, 1, 1, false},
-		{"named", plan(1, 2), named(1), 1, 0, 1, true},
-		{"another is named", plan(1, 2), named(2), 1, 0, 0, false},
-		{"somebody unknown is named", plan(1, 2), named(9), 1, 0, 1, false},
-		{"outside a step all are suspects", nil, nil, 1, 0, 1, false},
-		{"out of tries", plan(1, 2), boom, 1, maxCrashes - 1, maxCrashes, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			crashes, err := newBlame(tc.plan, tc.fault).verdict(tc.id, tc.crashes)
-			require.Equal(t, tc.wantCrashes, crashes)
-			require.Equal(t, tc.wantSentence, err != nil)
-			if err != nil {
-				require.Equal(t, infer.CodeInternal, err.Code)
-				require.Equal(t, "Internal server error", err.Message)
-			}
-		})
-	}
 }
 
 // Another key's sequence is next, although a burst came before it.

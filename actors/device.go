@@ -30,6 +30,7 @@ type device struct {
 	// stalled: a step did not end in time, so that nobody may wait for the next
 	// one to. Set before the batcher stops.
 	stalled atomic.Bool
+	worked  atomic.Bool // a step has ended well
 }
 
 // openDevice opens the runner of a batcher and sizes a scheduler for it. It may

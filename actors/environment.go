@@ -12,7 +12,10 @@ import (
 )
 
 // timer is what of a time.Timer is used, so that tests can fire it by hand.
-type timer interface{ Stop() bool }
+type timer interface {
+	Stop() bool
+	Reset(time.Duration) bool
+}
 
 func afterFunc(d time.Duration, f func()) timer { return time.AfterFunc(d, f) }
 
@@ -26,7 +29,7 @@ const (
 	healthStopped
 )
 
-// environment is what all actors of an engine share. It does not change.
+// environment is what all actors of an engine share. Its fields do not change.
 type environment struct {
 	root      *actor.RootContext
 	strategy  actor.SupervisorStrategy
@@ -43,6 +46,9 @@ type environment struct {
 	perRequestMetrics bool
 	streamInterval    int
 	stepTimeout       time.Duration // 0 = none
+	recoveryTimeout   time.Duration
+
+	goodSteps atomic.Uint64 // steps that ended well, of all batchers
 }
 
 func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
@@ -64,6 +70,7 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		perRequestMetrics: c.PerRequestMetrics,
 		streamInterval:    c.StreamInterval,
 		stepTimeout:       c.StepTimeout,
+		recoveryTimeout:   c.RecoveryTimeout,
 	}
 }
 

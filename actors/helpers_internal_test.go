@@ -33,9 +33,15 @@ type testTimer struct {
 	after   time.Duration
 	fire    func()
 	stopped atomic.Bool
+	resets  atomic.Int64
 }
 
 func (t *testTimer) Stop() bool { return !t.stopped.Swap(true) }
+
+func (t *testTimer) Reset(time.Duration) bool {
+	t.resets.Add(1)
+	return !t.stopped.Swap(false)
+}
 
 func newWorkbench(t *testing.T) *workbench {
 	w := &workbench{t: t, clock: &testkit.Clock{}, timers: make(chan *testTimer, 16), series: prometheus.NewRegistry()}
@@ -45,7 +51,7 @@ func newWorkbench(t *testing.T) *workbench {
 		series: []*metrics.Engine{metrics.NewEngine(w.series, metrics.EngineOptions{ModelName: "m", Engine: "0", MaxModelLen: 128})},
 		root:   testkit.System().Root, strategy: &stopOnFailure{logger: logger}, tokenizer: testkit.Tokenizer(),
 		logger: logger, clock: w.clock.Now, admission: &admission{maxRunning: 8, clock: w.clock.Now},
-		registry: newRegistry(), health: new(atomic.Int32), perRequestMetrics: true, streamInterval: 1,
+		registry: newRegistry(), health: new(atomic.Int32), perRequestMetrics: true, streamInterval: 1, recoveryTimeout: time.Minute,
 		after: func(d time.Duration, f func()) timer {
 			timer := &testTimer{after: d, fire: f}
 			w.timers <- timer

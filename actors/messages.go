@@ -30,10 +30,8 @@ type AddSequence struct {
 	// NumPromptLogprobs counts those already received, not to be sent again.
 	NumPromptLogprobs int
 	Stamps            infer.Stamps // what is known so far; Queued is always set
-	// Crashes counts the failed steps that the sequence was aboard of since it
-	// last got a token. Above 0 it is a suspect and runs alone.
-	Crashes int
-	ReplyTo *actor.PID
+	Crashes           Crashes      // what speaks against it; may make it run alone
+	ReplyTo           *actor.PID
 
 	place *place // in the admission queue; left at the first selection
 }
@@ -76,7 +74,7 @@ type SequenceOutput struct {
 type SequenceInterrupted struct {
 	Epoch   uint64
 	Stamps  infer.Stamps // may know more than the last output did
-	Crashes int          // for the next AddSequence
+	Crashes Crashes      // for the next AddSequence
 	Err     *infer.Error // the sequence is to blame and must not be resubmitted
 }
 
@@ -86,7 +84,8 @@ type AwaitBatcher struct {
 	ReplyTo *actor.PID
 	Epoch   uint64 // of the batcher known to be dead; 0 = none
 
-	place *place // counts at the batcher that the answer names
+	place *place        // counts at the batcher that the answer names
+	live  *liveSequence // says whether the sequence still waits
 }
 
 // BatcherReady names the batcher to (re)submit to. Sender: the supervisor, in

@@ -38,7 +38,7 @@ type SequenceActor struct {
 	tokenIDs       []int32      // output so far; appended to only
 	stamps         infer.Stamps // zero fields = not known
 	recoveries     int          // batchers that died under it
-	crashes        int          // failed steps it was aboard of since the last token
+	crashes        Crashes      // since the last token
 	numCached      int          // prompt tokens found in the prefix cache, by the first batcher
 	numPreemptions int          // by batchers that died; the present one's come on top
 	preemptions    int          // the present batcher's
@@ -123,7 +123,7 @@ func (s *SequenceActor) submit(c actor.Context) {
 func (s *SequenceActor) await(c actor.Context) {
 	s.waiting = true
 	s.spec.live.waiting.Store(true)
-	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place})
+	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place, live: s.spec.live})
 }
 
 // batcherTerminated asks for another batcher. Outputs that the dead one sent are
@@ -169,13 +169,13 @@ func (s *SequenceActor) interrupted(c actor.Context, m *SequenceInterrupted) {
 	if m.Epoch != s.batcher.Epoch || s.finished {
 		return
 	}
-	before := s.crashes
+	wasIsolated := s.crashes.isolate(len(s.tokenIDs))
 	s.stamps, s.crashes = m.Stamps, m.Crashes
 	switch {
 	case m.Err != nil:
 		s.owed = false
 		s.finish(c, infer.FinishError, m.Err)
-	case before == 0 && m.Crashes > 0:
+	case !wasIsolated && s.crashes.isolate(len(s.tokenIDs)):
 		s.metrics.ObserveQuarantine()
 		s.env.logger.Info("sequence quarantined", "request", s.request.ID, "sequence", s.spec.id, "choice", s.spec.index,
 			"tokens", len(s.tokenIDs), "epoch", m.Epoch)
@@ -226,7 +226,7 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 	s.note(m)
 	n := s.transcript.add(m)
 	if n > 0 {
-		s.crashes = 0
+		s.crashes = Crashes{}
 		s.observeTokens(n, last)
 	} else if s.transcript.finished() {
 		s.countPrompt() // prompt scoring: there will be no first token
@@ -272,6 +272,20 @@ func (s *SequenceActor) push() bool {
 	return s.stream.push(d)
 }
 
+// pushRest sends what an end before its time leaves behind: text that waited for
+// the next delta, or for what might have made it a stop string. A reader that lags
+// too far behind goes without.
+func (s *SequenceActor) pushRest() {
+	if s.transcript.finished() {
+		return // its last delta is out
+	}
+	s.transcript.flush()
+	if s.transcript.numSent == s.transcript.numTokens && s.transcript.text == "" {
+		return
+	}
+	s.push()
+}
+
 // promptInfo describes the prompt to a request that asked for any of it.
 func (s *SequenceActor) promptInfo() *infer.PromptInfo {
 	withLogprobs := s.spec.params.NumPromptLogprobs >= 0
@@ -301,6 +315,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	}
 	s.finished = true
 	s.spec.live.finished.Store(true)
+	s.pushRest()
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,

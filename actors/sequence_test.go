@@ -73,10 +73,10 @@ func TestSequenceMovesToTheNextBatcher(t *testing.T) {
 	b, _ := newSequence(t, nil)
 	b.output(1, 2, "ab", infer.FinishNone)
 
-	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Crashes: 1, Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: 4}})
+	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Crashes: Crashes{Num: 1}, Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: 4}})
 	b.env.root.Stop(b.batcher.PID)
 	await := one(t, testkit.TakeOf[*AwaitBatcher](b.recorder))
-	require.Equal(t, &AwaitBatcher{ReplyTo: b.pid, Epoch: 1, place: b.job.sequences[0].place}, await)
+	require.Equal(t, &AwaitBatcher{ReplyTo: b.pid, Epoch: 1, place: b.job.sequences[0].place, live: b.job.sequences[0].live}, await)
 
 	b.output(1, 3, "c", infer.FinishNone) // sent before the batcher died, overtaken by its Terminated
 	next := testkit.NewRecorder(t, testkit.System())
@@ -84,7 +84,7 @@ func TestSequenceMovesToTheNextBatcher(t *testing.T) {
 	b.send(b.pid, &BatcherReady{PID: next.PID, Epoch: 2})
 	m := one(t, testkit.TakeOf[*AddSequence](next))
 	require.Equal(t, bytesOf("abc"), m.OutputTokenIDs)
-	require.Zero(t, m.Crashes, "it got a token since")
+	require.Zero(t, m.Crashes.Num, "it got a token since")
 	require.EqualValues(t, 1, m.Stamps.Queued, "never moved")
 
 	b.output(1, 4, "x", infer.FinishNone) // of the old epoch
@@ -98,12 +98,12 @@ func TestSequenceMovesToTheNextBatcher(t *testing.T) {
 
 func TestSuspectResubmitsAsOne(t *testing.T) {
 	b, _ := newSequence(t, nil)
-	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Crashes: 1, Stamps: infer.Stamps{Queued: 1, Scheduled: 2}})
+	b.send(b.pid, &SequenceInterrupted{Epoch: 1, Crashes: Crashes{Num: 1}, Stamps: infer.Stamps{Queued: 1, Scheduled: 2}})
 	b.env.root.Stop(b.batcher.PID)
 	next := testkit.NewRecorder(t, testkit.System())
 	b.send(b.pid, &BatcherReady{PID: next.PID, Epoch: 2})
 	m := one(t, testkit.TakeOf[*AddSequence](next))
-	require.Equal(t, 1, m.Crashes)
+	require.Equal(t, Crashes{Num: 1}, m.Crashes)
 	require.Equal(t, infer.Stamps{Queued: 1, Scheduled: 2}, m.Stamps)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 )
 
 // SupervisorActor is the root of an engine's tree: parent of the batchers and of
@@ -21,8 +22,9 @@ import (
 //	             device opened               batcher died
 //	opening ──────────────────▶ serving ─────────────────────┐
 //	   ▲  │ failed                                           │
-//	   │  ▼                                                  │
-//	(timer) ◀───────────────────── opening ◀─────────────────┘
+//	   │  ▼               without one good step, again       │
+//	(timer) ◀────────────────────────────────────────────────┤
+//	   └─────────────────────▶ opening ◀─────────────────────┘
 //
 // While another batcher lives, sequences go there at once. Without one there is
 // an outage; past RecoveryTimeout those who wait fail.
@@ -48,6 +50,7 @@ type slot struct {
 	opening  chan *device  // capacity 1: what the goroutine that opens a device ends with; nil = none runs
 	diedAt   int64         // instant at which the batcher's death was seen
 	attempts int           // to open a device since
+	barren   int           // batchers in a row that died before they had a good step
 	retry    timer
 }
 
@@ -79,6 +82,10 @@ type (
 const (
 	firstRetry = 100 * time.Millisecond // wait after a failed attempt to open; doubles
 	lastRetry  = 5 * time.Second
+
+	// A device that can be opened and does nothing else is soon opened less often.
+	maxBarren  = 3 // batchers in a row without a good step that are replaced at once
+	lastReopen = time.Second
 )
 
 // Receive implements actor.Actor.
@@ -174,8 +181,17 @@ func (s *SupervisorActor) terminated(c actor.Context, who *actor.PID) {
 	}
 	slot := s.slots[i]
 	slot.batcher, slot.diedAt, slot.attempts = nil, s.env.clock(), 0
+	slot.barren++
+	if slot.device.worked.Load() {
+		slot.barren = 0
+	}
+	s.env.metrics(slot.index).ObserveStep(metrics.StepStats{}) // nothing runs here any more
 	if s.env.admission.living.Add(-1) == 0 {
 		s.startOutage(c)
+	}
+	if slot.barren > maxBarren {
+		s.openLater(c, slot, min(firstRetry<<min(slot.barren-maxBarren-1, 10), lastReopen))
+		return
 	}
 	s.open(c, slot)
 }
@@ -226,6 +242,7 @@ func (s *SupervisorActor) opened(c actor.Context, slot *slot, err error) {
 	s.outage.running, s.outage.expired = false, false
 	s.env.metrics(slot.index).ObserveRestart()
 	s.spawnBatcher(c, slot)
+	s.forgetFinished()
 	s.env.logger.Warn("batcher replaced after a failure", "batcher", slot.index, "epoch", s.epoch, "waiting", len(s.waiting),
 		"outage", time.Duration(s.env.clock()-slot.diedAt), "attempts", slot.attempts+1)
 	waiting := s.waiting
@@ -235,10 +252,19 @@ func (s *SupervisorActor) opened(c actor.Context, slot *slot, err error) {
 	}
 }
 
+// forgetFinished drops those who wait for nothing any more: they were cancelled.
+func (s *SupervisorActor) forgetFinished() {
+	s.waiting = slices.DeleteFunc(s.waiting, func(m *AwaitBatcher) bool { return m.live != nil && m.live.finished.Load() })
+}
+
 func (s *SupervisorActor) openFailed(c actor.Context, slot *slot, err error) {
 	wait := min(firstRetry<<min(slot.attempts, 10), lastRetry)
 	slot.attempts++
 	s.env.logger.Error("the device cannot be opened", "batcher", slot.index, "attempt", slot.attempts, "retry", wait, "error", err)
+	s.openLater(c, slot, wait)
+}
+
+func (s *SupervisorActor) openLater(c actor.Context, slot *slot, wait time.Duration) {
 	root, self, m := s.env.root, c.Self(), &retryOpen{slot: slot.index, attempt: slot.attempts}
 	slot.retry = s.env.after(wait, func() { root.Send(self, m) })
 }
@@ -255,6 +281,7 @@ func (s *SupervisorActor) expire(c actor.Context, number uint64) {
 		return
 	}
 	s.outage.expired = true
+	s.forgetFinished()
 	s.env.health.Store(int32(healthUnavailable))
 	s.env.logger.Error("no device within the recovery timeout: requests that wait fail",
 		"timeout", s.config.RecoveryTimeout, "waiting", len(s.waiting))

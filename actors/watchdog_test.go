@@ -20,13 +20,19 @@ func TestOverdueStepStopsTheBatcher(t *testing.T) {
 	first := <-w.timers
 	require.Equal(t, time.Second, first.after)
 	require.True(t, d.Runner().Finish())
-	require.True(t, first.stopped.Load())
-	first.fire() // it was on its way
 	require.Len(t, testkit.TakeOf[*SequenceOutput](w.recorder), 1)
+	require.EqualValues(t, 1, first.resets.Load(), "the next step has the same timer")
+	require.False(t, first.stopped.Load())
+
+	first.Stop() // it is on its way
+	require.True(t, d.Runner().Finish())
+	second := <-w.timers
+	first.fire()
+	require.Len(t, testkit.TakeOf[*SequenceOutput](w.recorder), 1, "of the step before: nobody minds")
 	require.False(t, b.device.stalled.Load())
 
-	(<-w.timers).fire()
-	require.Equal(t, 1, one(t, testkit.TakeOf[*SequenceInterrupted](w.recorder)).Crashes)
+	second.fire()
+	require.Equal(t, 1, one(t, testkit.TakeOf[*SequenceInterrupted](w.recorder)).Crashes.Num)
 	require.True(t, b.device.stalled.Load())
 	require.True(t, d.Runner().Finish(), "the step ends at last")
 	require.Empty(t, w.recorder.Take(), "which changes nothing")

@@ -98,8 +98,10 @@ func New(c Config) (*Scheduler, error) {
 		config:  c,
 		cache:   cache,
 		less:    less,
-		share:   share{used: make(map[string]uint64)},
+		share:   share{keys: make(map[string]keyShare)},
 		byID:    make(map[infer.SeqID]*Sequence),
 		waiting: newWaiting(less, c.MaxNumBatchedTokens/shortShare),
+		// The first step is not an isolated sequence's if there are others.
+		lastIsolated: true,
 	}, nil
 }

@@ -19,11 +19,12 @@
 //
 // # Order
 //
-// All sequences have one total order, their rank: with the fcfs policy the order
-// of adding, and with the priority policy (Priority, Arrival, order of adding).
+// All sequences have one total order, their rank: with the fcfs policy that of
+// arrival, and with the priority policy (Priority, Arrival, order of adding).
 // If there are several keys, fcfs holds within a key, and the keys take turns by
-// weight (see share.go), so that one key's burst does not starve another. Waiting sequences
-// are admitted by rank, and when blocks run out the running sequence of highest
+// weight (see share.go), so that one key's burst does not starve another. Those that
+// an earlier scheduler had selected before it failed come before those that it had
+// not. Waiting sequences are admitted by rank, and when blocks run out the running sequence of highest
 // rank, the youngest or least important one, is preempted: it loses its blocks,
 // keeps its output tokens, and waits with its old rank, which puts it ahead of
 // everything of its key that arrived later. A preempted sequence is computed again as a
@@ -61,5 +62,8 @@
 //
 // An isolated sequence, one suspected of killing steps, never shares a step.
 // Steps of the others and steps of isolated sequences alternate while there are
-// both, and isolated sequences take turns.
+// both, the others first: if the device does not work at all, they should be the
+// ones to find out. Isolated sequences take turns, those that were tried less often
+// first, then by rank. A turn lasts until the sequence has a token, so that a long
+// prefill comes to its end however many others wait.
 package scheduler

@@ -14,8 +14,13 @@ func (q *Sequence) Running() bool { return q.running }
 // Remaining shows tests how many tokens are to be computed before the next draw.
 func (q *Sequence) Remaining() int { return q.remaining() }
 
-// Before shows tests whether q ranks before other.
-func (s *Scheduler) Before(q, other *Sequence) bool { return s.less(q, other) }
+// Before shows tests whether q ranks before other in the next plan.
+func (s *Scheduler) Before(q, other *Sequence) bool {
+	if s.share.disordered {
+		s.reorder()
+	}
+	return s.less(q, other)
+}
 
 // Tokens shows tests the memory of a sequence's tokens.
 func (q *Sequence) Tokens() []int32 { return q.tokens }

@@ -118,7 +118,9 @@ func drawSequence(t *rapid.T) scheduler.SequenceOptions {
 		Key:       rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
 		Weight:    rapid.IntRange(0, 3).Draw(t, "weight"),
 		Isolate:   rapid.IntRange(0, 7).Draw(t, "isolate") == 7,
+		NumTrials: rapid.IntRange(0, 2).Draw(t, "trials"),
 	}
+	o.Readmitted = rapid.IntRange(0, 5).Draw(t, "readmitted") == 5
 	switch rapid.IntRange(0, 5).Draw(t, "resumed") {
 	case 4:
 		o.NumPromptLogprobsDone = rapid.IntRange(0, len(prompt)).Draw(t, "prompt_logprobs_done")

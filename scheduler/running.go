@@ -31,7 +31,7 @@ func (s *Scheduler) selectTokens(seq *Sequence, n int) {
 	seq.started = true
 	s.first = append(s.first, seq)
 	seq.numCachedTokens = min(seq.numComputed, len(seq.Prompt))
-	if s.config.EnablePrefixCaching && !seq.resumed && !seq.wantsPromptLogprobs() {
+	if s.config.EnablePrefixCaching && !seq.readmitted && !seq.wantsPromptLogprobs() {
 		s.deltas.prefixCacheQueries += len(seq.Prompt)
 		s.deltas.prefixCacheHits += seq.numCachedTokens
 	}

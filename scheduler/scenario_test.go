@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into te
 // commands, a line "----", what they are expected to print, an empty line.
 //
 //	config blocks=8 block_size=4 max_num_seqs=4 budget=64 max_model_len=64 threshold=0 chunked=on caching=on policy=fcfs
-//	add NAME prompt=4 max_tokens=8 [output=2] [priority=0] [arrival=0] [salt=x] [key=k] [weight=1] [isolate] [eos=ID] [stop=ID] [prompt_logprobs]
+//	add NAME prompt=4 max_tokens=8 [output=2] [priority=0] [arrival=0] [salt=x] [key=k] [weight=1] [readmitted] [isolate] [trials=0] [eos=ID] [stop=ID] [prompt_logprobs]
 //	step [NAME=TOKEN|err …]   commits the outstanding step, drawing the tokens given, then schedules the next
 //	abort NAME
 //	end_isolation NAME
@@ -195,18 +195,21 @@ func (sc *script) add(name string, args map[string]string) {
 		output = append(output, int32(500+i))
 	}
 	_, isolate := args["isolate"]
+	_, readmitted := args["readmitted"]
 	seq := scheduler.NewSequence(scheduler.SequenceOptions{
-		ID:        infer.SeqID(len(sc.names) + 1),
-		Prompt:    sc.tokens(name, args["prompt"]),
-		Output:    output,
-		Params:    p,
-		Priority:  sc.number(args, "priority", 0),
-		Arrival:   int64(sc.number(args, "arrival", 0)),
-		CacheSalt: args["salt"],
-		Key:       args["key"],
-		Weight:    sc.number(args, "weight", 1),
-		Isolate:   isolate,
-		Tag:       name,
+		ID:         infer.SeqID(len(sc.names) + 1),
+		Prompt:     sc.tokens(name, args["prompt"]),
+		Output:     output,
+		Params:     p,
+		Priority:   sc.number(args, "priority", 0),
+		Arrival:    int64(sc.number(args, "arrival", 0)),
+		CacheSalt:  args["salt"],
+		Key:        args["key"],
+		Weight:     sc.number(args, "weight", 1),
+		Readmitted: readmitted,
+		Isolate:    isolate,
+		NumTrials:  sc.number(args, "trials", 0),
+		Tag:        name,
 	})
 	sc.names[seq.ID] = name
 	sc.seqs[name] = seq

@@ -15,12 +15,21 @@ func (s *Scheduler) Schedule() *infer.StepPlan {
 		return nil
 	}
 	s.batch, s.first, s.preempted = s.batch[:0], s.first[:0], false
+	if s.share.disordered {
+		s.reorder()
+	}
 	if !s.fill() {
 		return nil
 	}
 	s.inFlight = true
 	s.writePlan()
 	return &s.plan
+}
+
+// reorder ranks the waiting sequences anew.
+func (s *Scheduler) reorder() {
+	s.share.order(s.waiting.all())
+	s.waiting.reorder()
 }
 
 // fill selects the sequences of a step: one isolated one, or all others. If the
@@ -142,13 +151,15 @@ func (s *Scheduler) nextWaiting(b *budget) *Sequence {
 }
 
 // fillIsolated selects the isolated sequence whose turn it is, or the next one
-// that can run.
+// that can run. Its turn lasts until it gets a token: a prefill in many chunks
+// would not end if others came in between, each of which may end all.
 func (s *Scheduler) fillIsolated() bool {
-	for range len(s.isolated) {
-		seq := s.isolated[0]
-		copy(s.isolated, s.isolated[1:])
-		s.isolated[len(s.isolated)-1] = seq
+	for i, seq := range s.isolated {
 		if s.fillAlone(seq) {
+			if seq.finishesPrefill() {
+				copy(s.isolated[i:], s.isolated[i+1:])
+				s.isolated[len(s.isolated)-1] = seq
+			}
 			return true
 		}
 	}

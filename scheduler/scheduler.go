@@ -21,7 +21,7 @@ type Scheduler struct {
 	running  []*Sequence               // those that hold blocks, by rank
 	isolated []*Sequence               // the isolated ones, waiting or running, next turn first
 	// lastIsolated: the last step was an isolated sequence's, so the next one is
-	// the others'.
+	// the others', if there are any.
 	lastIsolated bool
 
 	// The plan outstanding, if inFlight. batch is parallel to plan.Sequences.
@@ -50,11 +50,26 @@ func (s *Scheduler) Add(seq *Sequence) error {
 		s.share.enter(seq)
 	}
 	if seq.isolate {
-		s.isolated = append(s.isolated, seq)
+		s.addIsolated(seq)
 	} else {
 		s.waiting.push(seq)
 	}
 	return nil
+}
+
+// addIsolated puts a sequence behind those that were tried less often or as often
+// and rank before it, and behind any that has been at work here.
+func (s *Scheduler) addIsolated(seq *Sequence) {
+	i := slices.IndexFunc(s.isolated, func(other *Sequence) bool {
+		if other.started || other.numTrials < seq.numTrials {
+			return false
+		}
+		return other.numTrials > seq.numTrials || s.less(seq, other)
+	})
+	if i < 0 {
+		i = len(s.isolated)
+	}
+	s.isolated = slices.Insert(s.isolated, i, seq)
 }
 
 // check returns why seq can never run here.

@@ -17,7 +17,7 @@ type SequenceOptions struct {
 	Output   []int32
 	Params   *infer.SamplingParams
 	Priority int   // lower runs earlier; priority policy only
-	Arrival  int64 // breaks ties of Priority: lower runs earlier
+	Arrival  int64 // lower runs earlier, among those of a Priority or a Key
 	// CacheSalt separates cached prefixes: sequences share blocks only with
 	// those of an equal salt.
 	CacheSalt string
@@ -27,10 +27,14 @@ type SequenceOptions struct {
 	NumPromptLogprobsDone int
 	// Key names whose sequence it is, and Weight is that one's share relative to
 	// others, 0 = 1; fcfs policy only.
-	Key     string
-	Weight  int
-	Isolate bool // runs in steps of its own
-	Tag     any
+	Key    string
+	Weight int
+	// Readmitted says that an earlier scheduler, which failed, had selected the
+	// sequence: it has had its turn, and was counted. So it is with an Output.
+	Readmitted bool
+	Isolate    bool // runs in steps of its own
+	NumTrials  int  // how often it had one before; those with fewer come first
+	Tag        any
 }
 
 // Sequence is one prompt with the tokens generated for it. The scheduler owns it
@@ -50,7 +54,7 @@ type Sequence struct {
 	tokens []int32 // prompt, then output; only ever appended to. The prompt itself until it starts
 	table  kvcache.Table
 	order  uint64 // place in the order of adding, from 1; 0 = not added
-	turn   uint64 // its key's share used before it, in virtual time; 0 with the priority policy
+	turn   uint64 // its place among the keys, in virtual time (share.go); 0 with the priority policy
 
 	// State. A sequence is waiting unless running is set. Invariant:
 	// 0 <= numComputed <= len(tokens)-1 between steps, both 0 and an empty
@@ -60,6 +64,8 @@ type Sequence struct {
 	aborted      bool // ends at the Commit of the step in flight
 	ended        bool // had its terminal Output
 	isolate      bool
+	numTrials    int
+	readmitted   bool // was selected by an earlier scheduler
 	resumed      bool // had output when it was added
 	chunked      bool // a part of its prefill was computed in an earlier step
 	heapIndex    int  // place in its heap of waiting, valid while in one
@@ -93,8 +99,10 @@ func NewSequence(o SequenceOptions) *Sequence {
 		tokens:    tokens,
 		table:     kvcache.NewTable(o.CacheSalt),
 		isolate:   o.Isolate,
+		numTrials: o.NumTrials,
 		resumed:   len(o.Output) > 0,
 	}
+	seq.readmitted = o.Readmitted || seq.resumed
 	lastPrompt := max(len(o.Prompt)-1, 0)
 	seq.numPromptLogprobs = min(max(o.NumPromptLogprobsDone, 0), lastPrompt)
 	if seq.resumed {
@@ -155,22 +163,26 @@ func (q *Sequence) maxComputed(maxModelLen int) int {
 	return min(len(q.Prompt)+q.Params.MaxTokens, maxModelLen) - 1
 }
 
-// rankFCFS orders sequences by the turn of their key, then by the order of
-// adding. The turns of one key follow that order.
+// rankFCFS orders sequences by the turn of their key, then arrival, then order of
+// adding. The turns of one key's waiting sequences follow the same order.
 func rankFCFS(a, b *Sequence) bool {
 	if a.turn != b.turn {
 		return a.turn < b.turn
+	}
+	return arrivedBefore(a, b)
+}
+
+func arrivedBefore(a, b *Sequence) bool {
+	if a.Arrival != b.Arrival {
+		return a.Arrival < b.Arrival
 	}
 	return a.order < b.order
 }
 
 // rankPriority orders sequences by priority, then arrival, then order of adding.
 func rankPriority(a, b *Sequence) bool {
-	switch {
-	case a.Priority != b.Priority:
+	if a.Priority != b.Priority {
 		return a.Priority < b.Priority
-	case a.Arrival != b.Arrival:
-		return a.Arrival < b.Arrival
 	}
-	return a.order < b.order
+	return arrivedBefore(a, b)
 }

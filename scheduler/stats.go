@@ -22,7 +22,7 @@ type Stats struct {
 	NumPreemptions      int
 	// PrefixCacheQueries and PrefixCacheHits count prompt tokens looked up and
 	// found, when a new sequence is selected first. Sequences that are preempted,
-	// resumed, or barred from the cache by prompt_logprobs do not count.
+	// readmitted, or barred from the cache by prompt_logprobs do not count.
 	PrefixCacheQueries int
 	PrefixCacheHits    int
 }

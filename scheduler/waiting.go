@@ -1,5 +1,7 @@
 package scheduler
 
+import "slices"
+
 // waiting holds the sequences that hold no blocks, isolated ones apart, in two
 // heaps by rank: short prefills may pass long ones, so the first short one must
 // be found without a walk over the long ones.
@@ -28,6 +30,15 @@ func (w *waiting) len() int { return len(w.short.items) + len(w.long.items) }
 
 func (w *waiting) push(seq *Sequence)   { w.heapFor(seq).push(seq) }
 func (w *waiting) remove(seq *Sequence) { w.heapFor(seq).remove(seq) }
+
+// all returns those that wait, in no order.
+func (w *waiting) all() []*Sequence { return slices.Concat(w.short.items, w.long.items) }
+
+// reorder follows a change of ranks.
+func (w *waiting) reorder() {
+	w.short.reorder()
+	w.long.reorder()
+}
 
 // first returns the sequence of lowest rank, nil if there is none.
 func (w *waiting) first() *Sequence {
@@ -72,6 +83,13 @@ func (h *rankHeap) remove(seq *Sequence) {
 func (h *rankHeap) swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
 	h.items[i].heapIndex, h.items[j].heapIndex = i, j
+}
+
+// reorder makes it a heap again, whatever the ranks are now.
+func (h *rankHeap) reorder() {
+	for i := len(h.items)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
 }
 
 func (h *rankHeap) up(i int) {
