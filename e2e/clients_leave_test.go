@@ -88,6 +88,7 @@ func TestO47LeavingFreesTheSlot(t *testing.T) {
 
 // TestO48ManyDisconnects: clients that leave at any moment leave nothing behind.
 func TestO48ManyDisconnects(t *testing.T) {
+	t.Parallel() // it takes the server's pool of goroutines twenty seconds to shrink
 	const clients, each = 10, 20
 	s := serve(t, "--max-num-seqs", "4", "--data-parallel-size", "2", "--disable-uvicorn-access-log")
 	s.chat(obj{"model": "understudy", "messages": user("Go on."), "max_tokens": 2})
