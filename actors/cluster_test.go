@@ -241,21 +241,20 @@ func (c *cluster) simulate(seed uint64) {
 	for i, req := range requests {
 		req.Key = []string{"", "a", "b"}[i%(1+rng.IntN(3))]
 	}
-	want := runAll(c.t, c.quiet, requests, nil)
-	bad := -1
-	if rng.IntN(3) == 0 {
-		bad = rng.IntN(len(requests) + 1)
-		req := testkit.Completion("", 4)
-		req.Prompts[0].TokenIDs = append(prompt(rng.IntN(20), 1), poison)
-		requests, want = slices.Insert(requests, bad, req), slices.Insert(want, bad, nil)
+	chaos := newChaos(rng)
+	isBad := make([]bool, len(requests))
+	for range max(rng.IntN(4)-1, 0) {
+		at := rng.IntN(len(requests) + 1)
+		requests, isBad = slices.Insert(requests, at, poisonous(rng)), slices.Insert(isBad, at, true)
 	}
+	want := runAll(c.t, c.quiet, requests, nil)
 	cancelAfter := make([]int, len(requests))
 	for i := range cancelAfter {
-		if i != bad {
+		if !isBad[i] {
 			cancelAfter[i] = max(rng.IntN(20)-14, 0)
 		}
 	}
-	c.play(newChaos(rng).ask, func() error {
+	c.play(chaos.ask, func() error {
 		if rng.IntN(4) == 0 {
 			return errors.New("scripted failure to open")
 		}
@@ -264,9 +263,11 @@ func (c *cluster) simulate(seed uint64) {
 	for i, got := range runAll(c.t, c.engine, requests, cancelAfter) {
 		message := fmt.Sprintf("seed %d, request %d", seed, i)
 		switch {
-		case i == bad:
-			requireError(c.t, got.final.Err, infer.CodeInternal, "Internal server error")
-			require.Equal(c.t, infer.FinishError, got.final.FinishReason)
+		case isBad[i]:
+			requireError(c.t, got.final.Err, infer.CodeInternal, "Internal server error: the engine failed")
+			require.Equal(c.t, infer.FinishError, got.final.FinishReason, message)
+			requirePrefix(c.t, want[i], got, message)
+			require.Equal(c.t, poisonedAfter(requests[i]), got.final.Usage.NumCompletionTokens, message)
 		case cancelAfter[i] > 0:
 			require.Nil(c.t, got.final.Err, message)
 			requirePrefix(c.t, want[i], got, message)
@@ -277,31 +278,51 @@ func (c *cluster) simulate(seed uint64) {
 	c.settle()
 }
 
-// chaos fails steps at random, but no innocent sequence twice in a row: that
-// would make it the culprit by the engine's rules.
-type chaos struct {
-	rng    *rand.Rand
-	odds   int                 // one in so many steps fails
-	failed map[infer.SeqID]int // output tokens at the last failure, plus one
+// poisonous returns a request that kills every step that would give it one token
+// more than some number of them, which its prompt says.
+func poisonous(rng *rand.Rand) *infer.Request {
+	req := endless(8)
+	req.Prompts[0] = infer.Prompt{TokenIDs: append(prompt(1+rng.IntN(20), 1), poison, 'a'+int32(rng.IntN(4)))}
+	return req
 }
 
+// poisonedAfter returns that number.
+func poisonedAfter(req *infer.Request) int { return after(req.Prompts[0].TokenIDs) }
+
+func after(prompt []int32) int { return int(prompt[len(prompt)-1] - 'a') }
+
+// isPoisoned reports whether a poisonous request kills a step.
+func isPoisoned(plan *infer.StepPlan) bool {
+	return slices.ContainsFunc(plan.Sequences, func(seq infer.ScheduledSequence) bool {
+		return seq.Sample && slices.Contains(seq.PromptTokenIDs, poison) && len(seq.OutputTokenIDs) >= after(seq.PromptTokenIDs)
+	})
+}
+
+// chaos fails steps at random. It spares a sequence that has had two failures all
+// to itself since its last token: with a third one it would look like poison.
+type chaos struct {
+	rng  *rand.Rand
+	odds int // one in so many steps fails
+	lone map[infer.SeqID]loneFailures
+}
+
+type loneFailures struct{ tokens, count int }
+
 func newChaos(rng *rand.Rand) *chaos {
-	return &chaos{rng: rng, odds: 2 + rng.IntN(12), failed: map[infer.SeqID]int{}}
+	return &chaos{rng: rng, odds: 2 + rng.IntN(12), lone: map[infer.SeqID]loneFailures{}}
 }
 
 // ask is called with the cluster's lock held.
 func (h *chaos) ask(_ int, plan *infer.StepPlan) error {
-	poisoned, innocent := false, true
-	for i := range plan.Sequences {
-		seq := &plan.Sequences[i]
-		poisoned = poisoned || slices.Contains(seq.TokenIDs, poison)
-		innocent = innocent && h.failed[seq.SeqID] != len(seq.OutputTokenIDs)+1
-	}
-	if !poisoned && (!innocent || h.rng.IntN(h.odds) > 0) {
+	if !isPoisoned(plan) && (h.isDone(plan) || h.rng.IntN(h.odds) > 0) {
 		return nil
 	}
-	for i := range plan.Sequences {
-		h.failed[plan.Sequences[i].SeqID] = len(plan.Sequences[i].OutputTokenIDs) + 1
+	if seq := &plan.Sequences[0]; len(plan.Sequences) == 1 {
+		l := h.lone[seq.SeqID]
+		if l.tokens != len(seq.OutputTokenIDs) {
+			l.count = 0
+		}
+		h.lone[seq.SeqID] = loneFailures{tokens: len(seq.OutputTokenIDs), count: l.count + 1}
 	}
 	fault := faults(h.rng)
 	if stall, ok := fault.(testkit.Stall); ok {
@@ -311,4 +332,11 @@ func (h *chaos) ask(_ int, plan *infer.StepPlan) error {
 		return stall
 	}
 	return fault
+}
+
+// isDone reports whether the only sequence of a plan has had its failures.
+func (h *chaos) isDone(plan *infer.StepPlan) bool {
+	seq := &plan.Sequences[0]
+	l := h.lone[seq.SeqID]
+	return len(plan.Sequences) == 1 && l.tokens == len(seq.OutputTokenIDs) && l.count >= 2
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -103,19 +104,61 @@ func checkResult(plan *infer.StepPlan, result *infer.StepResult, vocabSize int) 
 			result.StepID, len(result.Sequences), plan.StepID, len(plan.Sequences))
 	}
 	for i := range result.Sequences {
-		seq, res := &plan.Sequences[i], &result.Sequences[i]
-		want := 0
-		if seq.Sample {
-			want = 1
+		if result.Sequences[i].Err != nil {
+			continue // of that sequence alone
 		}
-		if res.Err == nil && len(res.NewTokenIDs) != want {
-			return fmt.Errorf("the runner gave sequence %d %d tokens, wanted %d", seq.SeqID, len(res.NewTokenIDs), want)
+		if err := checkSequence(&plan.Sequences[i], &result.Sequences[i], vocabSize); err != nil {
+			return fmt.Errorf("sequence %d: %w", plan.Sequences[i].SeqID, err)
 		}
-		for _, id := range res.NewTokenIDs {
-			if id < 0 || int(id) >= vocabSize {
-				return fmt.Errorf("the runner gave sequence %d token %d, the vocabulary has %d", seq.SeqID, id, vocabSize)
+	}
+	return nil
+}
+
+// checkSequence does so for one sequence.
+func checkSequence(seq *infer.ScheduledSequence, res *infer.SequenceResult, vocabSize int) error {
+	want, wantLogprobs, wantPromptLogprobs := 0, 0, 0
+	if seq.Sample {
+		want = 1
+		if seq.Params.NumLogprobs >= 0 {
+			wantLogprobs = 1
+		}
+	}
+	if seq.Params.NumPromptLogprobs >= 0 {
+		wantPromptLogprobs = max(min(len(seq.TokenIDs), len(seq.PromptTokenIDs)-1-seq.StartPos), 0)
+	}
+	if len(res.NewTokenIDs) != want || len(res.Logprobs) != wantLogprobs || len(res.PromptLogprobs) != wantPromptLogprobs {
+		return fmt.Errorf("the runner gave %d tokens, %d logprobs and %d of the prompt, wanted %d, %d and %d",
+			len(res.NewTokenIDs), len(res.Logprobs), len(res.PromptLogprobs), want, wantLogprobs, wantPromptLogprobs)
+	}
+	for _, id := range res.NewTokenIDs {
+		if id < 0 || int(id) >= vocabSize {
+			return fmt.Errorf("the runner gave token %d, the vocabulary has %d", id, vocabSize)
+		}
+	}
+	if err := checkLogprobs(res.Logprobs, vocabSize); err != nil {
+		return err
+	}
+	return checkLogprobs(res.PromptLogprobs, vocabSize)
+}
+
+// checkLogprobs accepts minus infinity, the logprob of what cannot be drawn.
+func checkLogprobs(logprobs []infer.TokenLogprobs, vocabSize int) error {
+	for i := range logprobs {
+		if err := checkLogprob(&logprobs[i].Token, vocabSize); err != nil {
+			return err
+		}
+		for j := range logprobs[i].Top {
+			if err := checkLogprob(&logprobs[i].Top[j], vocabSize); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+func checkLogprob(l *infer.TokenLogprob, vocabSize int) error {
+	if l.TokenID < 0 || int(l.TokenID) >= vocabSize || math.IsNaN(float64(l.Logprob)) || math.IsInf(float64(l.Logprob), 1) {
+		return fmt.Errorf("the runner gave token %d the logprob %v, the vocabulary has %d tokens", l.TokenID, l.Logprob, vocabSize)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package testkit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -58,12 +59,16 @@ type Garbage int
 
 // The kinds of broken results.
 const (
-	OtherStep  Garbage = iota // the result of another step
-	NoResult                  // neither a result nor an error
-	LostRow                   // one sequence too few
-	WrongToken                // a token that the vocabulary does not have
-	SpareToken                // a token that nobody asked for
-	NumGarbage = int(iota)
+	OtherStep    Garbage = iota // the result of another step
+	NoResult                    // neither a result nor an error
+	LostRow                     // one sequence too few
+	WrongToken                  // a token that the vocabulary does not have
+	HugeToken                   // the same beyond its end
+	SpareToken                  // a token that nobody asked for
+	LostLogprobs                // none where some were asked for, or one too many
+	NotANumber                  // for a logprob
+	WrongLogprob                // of a token that the vocabulary does not have
+	NumGarbage   = int(iota)
 )
 
 // Error implements error.
@@ -81,10 +86,36 @@ func (b BrokenResult) spoil(result *infer.StepResult) *infer.StepResult {
 		result.Sequences = result.Sequences[1:]
 	case WrongToken:
 		last.NewTokenIDs = []int32{-1}
+	case HugeToken:
+		last.NewTokenIDs = []int32{1 << 30}
 	case SpareToken:
 		last.NewTokenIDs = append(last.NewTokenIDs, 'a', 'b')
+	case LostLogprobs:
+		if len(last.Logprobs) == 0 {
+			last.Logprobs = append(last.Logprobs, infer.TokenLogprobs{}, infer.TokenLogprobs{})
+		}
+		last.Logprobs = last.Logprobs[1:]
+	case NotANumber:
+		spoilLogprob(last, infer.TokenLogprob{Logprob: float32(math.NaN())})
+	case WrongLogprob:
+		spoilLogprob(last, infer.TokenLogprob{TokenID: NumTokens})
 	}
 	return result
+}
+
+// spoilLogprob makes one of a sequence's logprobs bad; of one that has none, the
+// token.
+func spoilLogprob(res *infer.SequenceResult, bad infer.TokenLogprob) {
+	switch {
+	case len(res.PromptLogprobs) > 0:
+		res.PromptLogprobs[0].Token = bad
+	case len(res.Logprobs) > 0 && len(res.Logprobs[0].Top) > 0:
+		res.Logprobs[0].Top[0] = bad
+	case len(res.Logprobs) > 0:
+		res.Logprobs[0].Token = bad
+	default:
+		res.NewTokenIDs = []int32{-1}
+	}
 }
 
 // Stall is a fault that lets a step not end before Device.Release, and then well.
