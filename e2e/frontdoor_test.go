@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,67 +113,4 @@ func TestO53ListAndCancel(t *testing.T) {
 	}
 	require.EqualValues(t, 2, finished(s.scrape(), "abort"))
 	requireIdle(t, s)
-}
-
-// TestO50FullQueue: a bounded queue says when to come back, and keeps its promises.
-func TestO50FullQueue(t *testing.T) {
-	const clients, queue = 20, 4
-	s := serve(t, "--max-num-seqs", "1", "--max-num-queued-reqs", strconv.Itoa(queue), "--admin-api-key", adminKey)
-	blocker, hangUp := context.WithCancel(context.Background())
-	defer hangUp()
-	var running sync.WaitGroup
-	running.Go(func() { _, _ = s.tryStream(blocker, "/v1/chat/completions", endless("Write."), nil) })
-	s.eventually(func() bool { return s.phases()["decode"] == 1 }, "the slot is taken")
-	var answers [clients]reply
-	var errs [clients]error
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			answers[i], errs[i] = s.try(context.Background(), "POST", "/v1/chat/completions", body(with(endless("Write."), obj{"max_tokens": 60})))
-		})
-	}
-	all.Wait()
-	running.Wait()
-	requireNoErrors(t, errs[:])
-	served, turnedAway := 0, 0
-	for _, a := range answers {
-		if a.Status == http.StatusOK {
-			served++
-			require.Equal(t, 60, usage(s.parse(a.Body), "completion_tokens"))
-			continue
-		}
-		turnedAway++
-		require.Equal(t, http.StatusServiceUnavailable, a.Status, "%s", a.Body)
-		wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, wait, 1)
-	}
-	require.GreaterOrEqual(t, served, queue)
-	require.Positive(t, turnedAway)
-	require.Equal(t, http.StatusOK, s.do("GET", "/health", "").Status)
-	require.EqualValues(t, turnedAway, finished(s.scrape(), "refused"))
-	requireIdle(t, s)
-}
-
-// TestO52Drain: SIGTERM lets those finish that were taken on.
-func TestO52Drain(t *testing.T) {
-	const tokens = 400
-	s := serve(t, "--max-num-seqs", "3", "--shutdown-timeout", "60", "--admin-api-key", adminKey)
-	var streams []*sse
-	var errs []error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		streams, errs = s.stories(5, tokens)
-	}()
-	s.eventually(func() bool { p := s.phases(); return p["decode"] == 3 && p["queued"] == 2 }, "three run, two wait")
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	<-done
-	<-s.exit
-	requireNoErrors(t, errs)
-	for _, e := range streams {
-		require.True(t, e.Done)
-		require.Equal(t, tokens, usage(e.last(), "completion_tokens"))
-	}
-	require.Zero(t, s.cmd.ProcessState.ExitCode())
 }
