@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"cmd":         {"*"},
 	"compute":     {"kernels", "gpu"},
 	"gpu":         {},
+	"grammar":     {"infer"},
 	"http":        {"infer", "metrics"},
 	"http/openai": {"infer"},
 	"infer":       {},

@@ -1,0 +1,180 @@
+package grammar
+
+// fix computes the least fixpoint of a property of rules: holds is asked for
+// every rule until no answer changes from false to true.
+func fix(first, n int, holds func(rule int) bool, set func(rule int)) {
+	for changed := true; changed; {
+		changed = false
+		for i := first; i < n; i++ {
+			if holds(i) {
+				set(i)
+				changed = true
+			}
+		}
+	}
+}
+
+// analyse finds which rules can match nothing at all (nullable) and which can
+// match anything (productive).
+func (b *builder) analyse() {
+	n := len(b.exprs)
+	b.nullable = grow(b.nullable, n, false)
+	b.productive = grow(b.productive, n, false)
+	for i := range b.base {
+		b.productive[i] = true // the prelude's rules match, and never the empty text
+	}
+	fix(b.base, n, func(i int) bool { return !b.nullable[i] && b.isNullable(b.exprs[i]) },
+		func(i int) { b.nullable[i] = true })
+	fix(b.base, n, func(i int) bool { return !b.productive[i] && b.isProductive(b.exprs[i]) },
+		func(i int) { b.productive[i] = true })
+}
+
+func grow(s []bool, n int, v bool) []bool {
+	for len(s) < n {
+		s = append(s, v)
+	}
+	return s
+}
+
+func (b *builder) isNullable(e *expr) bool {
+	switch e.kind {
+	case kindEmpty:
+		return true
+	case kindCat:
+		for _, s := range e.subs {
+			if !b.isNullable(s) {
+				return false
+			}
+		}
+		return true
+	case kindAlt:
+		for _, s := range e.subs {
+			if b.isNullable(s) {
+				return true
+			}
+		}
+	case kindRepeat:
+		return e.min == 0 || b.isNullable(e.subs[0])
+	case kindRef:
+		return b.nullable[e.rule]
+	}
+	return false
+}
+
+func (b *builder) isProductive(e *expr) bool {
+	switch e.kind {
+	case kindNever:
+		return false
+	case kindCat:
+		for _, s := range e.subs {
+			if !b.isProductive(s) {
+				return false
+			}
+		}
+	case kindAlt:
+		for _, s := range e.subs {
+			if b.isProductive(s) {
+				return true
+			}
+		}
+		return false
+	case kindRepeat:
+		return e.min == 0 || b.isProductive(e.subs[0])
+	case kindRef:
+		return b.productive[e.rule]
+	}
+	return true
+}
+
+// nonEmpty returns e without the empty text. Every round of a repetition must
+// consume a byte, or the machine could turn without end.
+func (b *builder) nonEmpty(e *expr) *expr {
+	if !b.isNullable(e) {
+		return e
+	}
+	switch e.kind {
+	case kindCat:
+		// The first part that is not empty, then the rest as it is.
+		var alts []*expr
+		for i, s := range e.subs {
+			alts = append(alts, cat(append([]*expr{b.nonEmpty(s)}, e.subs[i+1:]...)...))
+		}
+		return alt(alts...)
+	case kindAlt:
+		var alts []*expr
+		for _, s := range e.subs {
+			alts = append(alts, b.nonEmpty(s))
+		}
+		return alt(alts...)
+	case kindRepeat:
+		rest := e.max
+		if rest > 0 {
+			rest--
+		}
+		// A round may be left out, so fewer than e.min rounds will do.
+		first := b.nonEmpty(e.subs[0])
+		if b.isNullable(e.subs[0]) {
+			return cat(first, repeat(first, 0, rest))
+		}
+		return cat(first, repeat(first, max(e.min-1, 0), rest))
+	case kindRef:
+		return b.nonEmptyRule(e.rule)
+	}
+	return never
+}
+
+// nonEmptyRule returns a reference to a rule like rule, without the empty text.
+func (b *builder) nonEmptyRule(rule int) *expr {
+	if r, ok := b.nonEmptyOf[rule]; ok {
+		return ref(r)
+	}
+	r := b.newRule()
+	b.nonEmptyOf[rule] = r
+	b.nullable = grow(b.nullable, r+1, false)
+	b.productive = grow(b.productive, r+1, true)
+	b.exprs[r] = b.nonEmpty(b.exprs[rule])
+	return ref(r)
+}
+
+// leftmost calls visit with every rule that can begin e.
+func (b *builder) leftmost(e *expr, visit func(rule int)) {
+	switch e.kind {
+	case kindCat:
+		for _, s := range e.subs {
+			b.leftmost(s, visit)
+			if !b.isNullable(s) {
+				return
+			}
+		}
+	case kindAlt, kindRepeat:
+		for _, s := range e.subs {
+			b.leftmost(s, visit)
+		}
+	case kindRef:
+		visit(e.rule)
+	}
+}
+
+// leftRecursive returns a rule that can begin with itself, or -1.
+func (b *builder) leftRecursive() int {
+	const open, closed = 1, 2
+	state := make([]uint8, len(b.exprs))
+	found := -1
+	var visit func(rule int)
+	visit = func(rule int) {
+		if rule < b.base || state[rule] == closed || found >= 0 {
+			return
+		}
+		if state[rule] == open {
+			found = rule
+			return
+		}
+		state[rule] = open
+		b.leftmost(b.exprs[rule], visit)
+		state[rule] = closed
+	}
+	for i := b.base; i < len(b.exprs); i++ {
+		visit(i)
+	}
+	return found
+}

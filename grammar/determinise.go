@@ -1,0 +1,247 @@
+package grammar
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// determinise merges the byte nodes of a split into one table, so that one
+// thread goes on instead of many. Where a byte has several targets they become
+// a split of their own, merged in turn: the subset construction, as far as the
+// budget goes. What is left as it was is slower, not wrong.
+func (b *builder) determinise() {
+	b.budget = min(maxNodes-len(b.nodes), 4*(len(b.nodes)-int(b.shared))+4_000)
+	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
+		if b.nodes[pc].op == opSplit && b.budget > 0 {
+			b.mergeSplit(pc)
+		}
+	}
+}
+
+func (b *builder) mergeSplit(pc int32) {
+	var flat []int32
+	b.flatten(pc, &flat)
+	b.budget -= len(flat) / 8
+	var bytes, others []int32
+	for _, t := range flat {
+		if o := b.nodes[t].op; o == opRange || o == opTable {
+			bytes = append(bytes, t)
+		} else if o != opFail {
+			others = append(others, t)
+		}
+	}
+	if len(bytes) < 2 {
+		return
+	}
+	b.inLoop = b.loopOf[pc]
+	defer func() { b.inLoop = -1 }()
+	t, ok := b.mergeBytes(bytes)
+	if !ok {
+		return
+	}
+	if len(others) == 0 {
+		b.nodes[pc] = b.tableNode(t)
+		return
+	}
+	b.splits[b.nodes[pc].arg] = append(others, b.internTable(t))
+}
+
+// flatten appends the nodes that a split leads to, through other splits.
+func (b *builder) flatten(pc int32, out *[]int32) {
+	seen := map[int32]bool{}
+	var visit func(pc int32)
+	visit = func(pc int32) {
+		if seen[pc] {
+			return
+		}
+		seen[pc] = true
+		if n := &b.nodes[pc]; n.op == opSplit {
+			for _, t := range b.splits[n.arg] {
+				visit(t)
+			}
+			return
+		}
+		*out = append(*out, pc)
+	}
+	visit(pc)
+}
+
+// mergeBytes returns the table that does what all the byte nodes do together.
+func (b *builder) mergeBytes(nodes []int32) (table, bool) {
+	t := table{targets: []int32{failNode}}
+	var group []int32
+	for c := range 256 {
+		group = group[:0]
+		for _, pc := range nodes {
+			if next := b.nextOf(&b.nodes[pc], byte(c)); next != failNode && !slices.Contains(group, next) {
+				group = append(group, next)
+			}
+		}
+		if len(group) == 0 {
+			continue
+		}
+		target := b.groupNode(group)
+		i := slices.Index(t.targets, target)
+		if i < 0 {
+			i = len(t.targets)
+			t.targets = append(t.targets, target)
+		}
+		if b.budget <= 0 || i > 255 {
+			return t, false
+		}
+		t.index[c] = uint8(i)
+	}
+	return t, true
+}
+
+// groupNode returns the split that leads to all of group.
+func (b *builder) groupNode(group []int32) int32 {
+	if len(group) == 1 {
+		return group[0]
+	}
+	slices.Sort(group)
+	before := len(b.nodes)
+	pc := b.split(slices.Clone(group))
+	b.budget -= 2 * (len(b.nodes) - before)
+	return pc
+}
+
+func (b *builder) appendKey(key []byte, nodes []int32) []byte {
+	key = binary.LittleEndian.AppendUint32(key, uint32(b.inLoop))
+	for _, n := range nodes {
+		key = binary.LittleEndian.AppendUint32(key, uint32(n))
+	}
+	return key
+}
+
+// internTable returns a byte node for t.
+func (b *builder) internTable(t table) int32 {
+	key := string(b.appendKey(append([]byte{'t'}, t.index[:]...), t.targets))
+	if pc, ok := b.merged[key]; ok {
+		return pc
+	}
+	b.budget--
+	pc := b.emit(b.tableNode(t))
+	b.merged[key] = pc
+	return pc
+}
+
+// tableNode is t as a node: a range if it is one.
+func (b *builder) tableNode(t table) node {
+	if len(t.targets) == 2 {
+		lo := slices.Index(t.index[:], 1)
+		hi := lo
+		for hi < 255 && t.index[hi+1] == 1 {
+			hi++
+		}
+		if !slices.Contains(t.index[hi+1:], 1) {
+			return node{op: opRange, lo: byte(lo), hi: byte(hi), next: t.targets[1]}
+		}
+	}
+	b.tables = append(b.tables, t)
+	return node{op: opTable, arg: int32(len(b.tables) - 1)}
+}
+
+// computeNeed fills need, the least fixpoint from above.
+func (b *builder) computeNeed() {
+	for len(b.need) < len(b.nodes) {
+		b.need = append(b.need, infinite)
+	}
+	b.need[matchNode], b.need[returnNode] = 0, 0
+	for changed := true; changed; {
+		changed = false
+		for pc := int(b.shared); pc < len(b.nodes); pc++ {
+			if n := b.needOf(&b.nodes[pc]); n < b.need[pc] {
+				b.need[pc] = n
+				changed = true
+			}
+		}
+	}
+}
+
+func (b *builder) needOf(n *node) int32 {
+	least := func(targets []int32) int32 {
+		out := int32(infinite)
+		for _, t := range targets {
+			out = min(out, b.need[t])
+		}
+		return out
+	}
+	switch n.op {
+	case opRange:
+		return b.need[n.next]
+	case opTable:
+		return least(b.tables[n.arg].targets[1:])
+	case opSplit:
+		return least(b.splits[n.arg])
+	case opCall:
+		callee := b.need[b.rules[n.arg]]
+		if n.next < 0 || callee == infinite {
+			return callee
+		}
+		return max(callee+1, b.need[n.next])
+	case opLoop:
+		// Of later rounds the first one is proof enough: they start as deep.
+		if b.loops[n.arg].min > 0 {
+			return b.need[b.loops[n.arg].body]
+		}
+		return 0
+	case opMatch, opReturn, opRound:
+		return 0
+	}
+	return infinite
+}
+
+// markNodes fills join and wide.
+func (b *builder) markNodes() {
+	p := &b.program
+	p.join = make([]bool, len(p.nodes))
+	p.wide = make([]bool, len(p.nodes))
+	seen := make([]bool, len(p.nodes))
+	var mark func(pc int32)
+	mark = func(pc int32) {
+		if p.join[pc] {
+			return
+		}
+		p.join[pc] = true
+		if n := &p.nodes[pc]; n.op == opSplit { // passed without a byte: threads meet behind it
+			for _, t := range p.splits[n.arg] {
+				mark(t)
+			}
+		}
+	}
+	reach := func(pc int32) {
+		if seen[pc] {
+			mark(pc)
+		}
+		seen[pc] = true
+	}
+	for _, r := range p.rules {
+		mark(r)
+	}
+	for _, l := range p.loops {
+		mark(l.head)
+		mark(l.body)
+		mark(l.exit)
+	}
+	for pc := range p.nodes {
+		switch n := &p.nodes[pc]; n.op {
+		case opRange:
+			reach(n.next)
+			p.wide[pc] = p.isWide(n)
+		case opTable:
+			for _, t := range p.tables[n.arg].targets {
+				reach(t)
+			}
+			p.wide[pc] = p.isWide(n)
+		case opSplit:
+			for _, t := range p.splits[n.arg] {
+				reach(t)
+			}
+		case opCall:
+			if n.next >= 0 {
+				mark(n.next)
+			}
+		}
+	}
+}

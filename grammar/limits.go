@@ -1,0 +1,63 @@
+package grammar
+
+import "github.com/troupe-llm/troupe/infer"
+
+// The limits on what comes from outside. Every error names its limit.
+const (
+	maxSourceBytes  = 256 << 10 // of a schema, regex, grammar, or all choices together
+	maxNesting      = 100       // of JSON in a schema, and of parentheses
+	maxChoices      = 10_000    // strings of a choice, values of an enum
+	maxProperties   = 1_000     // of one object
+	maxSteps        = 200_000   // of compiling: schemas visited and merged, expressions built
+	maxNodes        = 200_000   // of the machine
+	maxRepeat       = 1 << 20   // minLength, maxItems, {m,n}
+	maxThreads      = 2_048     // alive at once in one text
+	maxNumberDigits = 40        // of a bound of a number
+	maxTokenBytes   = 1_024     // longer tokens are never allowed
+)
+
+// MaxRollback is how many tokens [Matcher.Rollback] can undo.
+const MaxRollback = 256
+
+// MaxDepth is how deep the stack of a text may become: nested rules of a
+// grammar, or references of a schema.
+const MaxDepth = 256
+
+// anyDepth is how deep a value may nest that the schema leaves free.
+const anyDepth = 16
+
+// Options name the source in errors and bound memory.
+type Options struct {
+	// Param is the request field at fault, for infer.Error.Param.
+	Param string
+	// Path stands before the place in messages, as
+	// "response_format.json_schema.schema". "" means Param.
+	Path string
+	// CacheBytes bounds the masks kept per vocabulary. 0 means 8 MiB.
+	CacheBytes int
+}
+
+const defaultCacheBytes = 8 << 20
+
+func (o Options) path() string {
+	if o.Path == "" {
+		return o.Param
+	}
+	return o.Path
+}
+
+// invalid builds the error for a source at fault; where continues the path.
+func (o Options) invalid(where, format string, args ...any) *infer.Error {
+	e := infer.Errorf(infer.CodeInvalid, o.Param, format, args...)
+	if at := o.path() + where; at != "" {
+		e.Message = at + ": " + e.Message
+	}
+	return e
+}
+
+func (o Options) checkSize(n int) error {
+	if n > maxSourceBytes {
+		return o.invalid("", "%d bytes are more than the limit of %d", n, maxSourceBytes)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Matcher follows one text through a grammar. It is for one goroutine at a
+// time; any number of matchers may share a grammar and a vocabulary.
+type Matcher struct {
+	b *binding
+	// The threads after each of the last tokens, one state after the other; the
+	// last state is the current one. An empty state follows an EOS token.
+	threads []thread
+	starts  []int32 // where each state starts in threads
+	ended   bool    // the last token was an EOS
+
+	scratch [2][]thread
+}
+
+// newMatcher starts at the root of b's program.
+func newMatcher(b *binding) *Matcher {
+	m := &Matcher{b: b, starts: []int32{0}}
+	s := stepper{p: b.p}
+	m.threads = s.enter(nil, 0, thread{nil, b.p.root, 0})
+	return m
+}
+
+func (m *Matcher) current() []thread { return m.threads[m.starts[len(m.starts)-1]:] }
+
+// Mask writes the tokens that may come next: bit i%64 of dst[i/64] is token i.
+// dst has at least [Vocabulary.MaskWords] words; the ones beyond become zero.
+// EOS tokens are allowed if the text so far is complete. The mask is empty only
+// if the vocabulary has no token for a byte that must come: see
+// [Vocabulary.MissingBytes].
+func (m *Matcher) Mask(dst []uint64) {
+	clear(dst)
+	complete := m.ended
+	for _, t := range m.current() {
+		complete = complete || t.pc == matchNode
+		m.b.addMask(dst, t)
+	}
+	if complete {
+		setBits(dst, m.b.v.eos)
+	}
+}
+
+// complete reports whether the text may end here.
+func (m *Matcher) complete() bool {
+	return slices.ContainsFunc(m.current(), func(t thread) bool { return t.pc == matchNode })
+}
+
+// Allowed reports whether token may come next, without computing a mask.
+func (m *Matcher) Allowed(token int32) bool {
+	v := m.b.v
+	if !v.exists(token) || m.ended {
+		return v.isEOS[token]
+	}
+	if v.isEOS[token] {
+		return m.complete()
+	}
+	return v.allowed[token] && len(m.follow(v.tokens[token])) > 0
+}
+
+// follow returns the threads after some bytes, in scratch memory.
+func (m *Matcher) follow(text []byte) []thread {
+	s := stepper{p: m.b.p}
+	set := m.current()
+	for i, c := range text {
+		out := &m.scratch[i&1]
+		*out = s.step((*out)[:0], set, c)
+		if set = *out; len(set) == 0 || s.over {
+			return nil
+		}
+	}
+	return set
+}
+
+// Accept moves on by one token. It fails, and changes nothing, if the mask does
+// not allow the token, or if the text can be read in more than 2048 ways at
+// once.
+func (m *Matcher) Accept(token int32) error {
+	v := m.b.v
+	switch {
+	case !v.exists(token):
+		return fmt.Errorf("grammar: token %d is not in the vocabulary of %d", token, len(v.tokens))
+	case v.isEOS[token]:
+		if !m.ended && !m.complete() {
+			return fmt.Errorf("grammar: token %d ends a text that is not complete", token)
+		}
+		m.ended = true
+		m.push(nil)
+		return nil
+	case m.ended || !v.allowed[token]:
+		return fmt.Errorf("grammar: token %d is not allowed here", token)
+	}
+	next := m.follow(v.tokens[token])
+	if len(next) == 0 {
+		return fmt.Errorf("grammar: token %d (%q) is not allowed here", token, v.tokens[token])
+	}
+	m.push(next)
+	return nil
+}
+
+// push makes state the current one, and forgets states that are too old.
+func (m *Matcher) push(state []thread) {
+	if len(m.starts) > 2*MaxRollback {
+		drop := len(m.starts) - MaxRollback
+		first := m.starts[drop]
+		n := copy(m.threads, m.threads[first:])
+		clear(m.threads[n:])
+		m.threads = m.threads[:n]
+		m.starts = m.starts[:copy(m.starts, m.starts[drop:])]
+		for i := range m.starts {
+			m.starts[i] -= first
+		}
+	}
+	m.starts = append(m.starts, int32(len(m.threads)))
+	m.threads = append(m.threads, state...)
+}
+
+// Rollback undoes the last n accepted tokens. It panics if there are fewer, or
+// if n is more than [MaxRollback].
+func (m *Matcher) Rollback(n int) {
+	if n < 0 || n > MaxRollback || n >= len(m.starts) {
+		panic(fmt.Sprintf("grammar: rollback of %d tokens", n))
+	}
+	if n == 0 {
+		return
+	}
+	keep := len(m.starts) - n
+	end := m.starts[keep]
+	clear(m.threads[end:])
+	m.threads, m.starts = m.threads[:end], m.starts[:keep]
+	m.ended = len(m.current()) == 0
+}
+
+// Done reports whether nothing may follow but an EOS token.
+func (m *Matcher) Done() bool {
+	return !slices.ContainsFunc(m.current(), func(t thread) bool { return t.pc != matchNode })
+}
+
+// maxForced bounds the answer of Forced.
+const maxForced = 1024
+
+// Forced returns the bytes that must come next, whatever the model prefers; nil
+// if there is a choice, one of them being to end. The caller owns them.
+func (m *Matcher) Forced() []byte {
+	var out []byte
+	s := stepper{p: m.b.p}
+	set := m.current()
+	for len(out) < maxForced {
+		c, ok := m.onlyByte(set)
+		if !ok {
+			break
+		}
+		buf := &m.scratch[len(out)&1]
+		*buf = s.step((*buf)[:0], set, c)
+		set = *buf
+		out = append(out, c)
+	}
+	return out
+}
+
+func (m *Matcher) onlyByte(set []thread) (byte, bool) {
+	var only byte
+	for i, t := range set {
+		c, ok := m.b.p.only(&m.b.p.nodes[t.pc])
+		if !ok || i > 0 && c != only {
+			return 0, false
+		}
+		only = c
+	}
+	return only, len(set) > 0
+}
+
+// Clone returns an independent matcher at the same place, with the same past.
+func (m *Matcher) Clone() *Matcher {
+	return &Matcher{b: m.b, threads: slices.Clone(m.threads), starts: slices.Clone(m.starts), ended: m.ended}
+}

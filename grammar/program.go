@@ -1,0 +1,117 @@
+package grammar
+
+// op is what a node of the machine does.
+type op uint8
+
+const (
+	opFail   op = iota
+	opRange     // a byte from lo to hi leads to next
+	opTable     // a byte leads to tables[arg]
+	opSplit     // on to all of splits[arg], without a byte
+	opCall      // enter rules[arg], come back to next; next < 0 means that nothing follows: the callee takes the place of the caller
+	opReturn    // leave the rule
+	opLoop      // head of loops[arg]: one more round, or leave
+	opRound     // a round of loops[arg] is over
+	opMatch     // the text is complete
+)
+
+// node is one instruction. Byte nodes (opRange, opTable) and opMatch are where
+// threads wait; the others are passed without a byte.
+type node struct {
+	op     op
+	lo, hi byte
+	next   int32
+	arg    int32
+}
+
+// table maps a byte to a node.
+type table struct {
+	index   [256]uint8 // into targets
+	targets []int32    // targets[0] is the failNode
+}
+
+// loop is a counted repetition. It always is a rule of its own, so that a frame
+// has at most one counter.
+type loop struct {
+	min, max int32 // max < 0 means no bound
+	head     int32
+	body     int32
+	exit     int32
+}
+
+// Nodes that every program has.
+const (
+	failNode   int32 = 0
+	matchNode  int32 = 1
+	returnNode int32 = 2
+)
+
+// infinite is the need of a node from which no end can be reached.
+const infinite = 1 << 30
+
+// program is a compiled machine, immutable.
+type program struct {
+	nodes  []node
+	tables []table
+	splits [][]int32
+	loops  []loop
+	rules  []int32 // entry node of each rule
+	// need is, per node, how many more frames it takes at least to leave the
+	// rule that the node is in.
+	need []int32
+	// loopOf is, per node, the loop whose rounds it is in, -1 = none.
+	loopOf []int32
+	// join says that a node can be reached in more than one way, so that
+	// threads may meet there.
+	join []bool
+	// wide marks byte nodes that most of a vocabulary passes.
+	wide []bool
+	// shared is how many nodes at the start are the prelude's.
+	shared int32
+	root   int32
+}
+
+// nextOf returns the node that b leads to from a byte node.
+func (p *program) nextOf(n *node, b byte) int32 {
+	if n.op == opRange {
+		if b >= n.lo && b <= n.hi {
+			return n.next
+		}
+		return failNode
+	}
+	if n.op == opTable {
+		t := &p.tables[n.arg]
+		return t.targets[t.index[b]]
+	}
+	return failNode
+}
+
+// only returns the one byte that n accepts.
+func (p *program) only(n *node) (byte, bool) {
+	if n.op == opRange {
+		return n.lo, n.lo == n.hi
+	}
+	if n.op != opTable {
+		return 0, false
+	}
+	found := -1
+	for b, i := range p.tables[n.arg].index {
+		if i != 0 && found >= 0 {
+			return 0, false
+		} else if i != 0 {
+			found = b
+		}
+	}
+	return byte(found), found >= 0
+}
+
+// isWide reports whether n accepts most printable characters.
+func (p *program) isWide(n *node) bool {
+	count := 0
+	for b := byte(' '); b < 0x7f; b++ {
+		if p.nextOf(n, b) != failNode {
+			count++
+		}
+	}
+	return count >= 48
+}

@@ -1,0 +1,212 @@
+package grammar
+
+import (
+	"slices"
+	"sync"
+)
+
+// walker runs threads over the trie of a vocabulary. Pooled: its memory serves
+// the next walk.
+type walker struct {
+	stepper
+	v    *Vocabulary
+	sets []thread // of the trie nodes from the start of the walk to the current one
+	off  []int32  // where each of them starts in sets
+	used []int    // frames in use at each depth
+	init []thread // where an escape goes on
+	ids  []int32  // tokens that some thread survives
+	// rounds is, per entry of ids, the fewest rounds that a survivor took;
+	// local walks only.
+	rounds []int32
+	frames slab
+}
+
+var walkers = sync.Pool{New: func() any { return new(walker) }}
+
+func newWalker(p *program, v *Vocabulary) *walker {
+	w := walkers.Get().(*walker)
+	w.stepper = stepper{p: p, slab: &w.frames, escapes: w.escapes[:0]}
+	w.v, w.ids, w.rounds = v, w.ids[:0], w.rounds[:0]
+	w.frames.used = 0
+	return w
+}
+
+func (w *walker) release() {
+	// The pool must not keep the stacks of a text alive.
+	clear(w.sets[:cap(w.sets)])
+	clear(w.init[:cap(w.init)])
+	for _, c := range w.frames.chunks {
+		clear(c)
+	}
+	w.p, w.v, w.base = nil, nil, nil
+	walkers.Put(w)
+}
+
+// subtree visits what lies below trie node top, with the threads of init there.
+func (w *walker) subtree(top int32, init []thread) {
+	trie := w.v.trie
+	w.sets = append(w.sets[:0], init...)
+	w.off = append(w.off[:0], 0, int32(len(w.sets)))
+	w.used = append(w.used[:0], w.frames.used)
+	for i := top + 1; i < trie[top].end; {
+		n := &trie[i]
+		d := int(n.depth - trie[top].depth)
+		from, to := w.off[d-1], w.off[d]
+		w.sets, w.off, w.at = w.sets[:to], w.off[:d+1], i
+		w.used, w.frames.used = w.used[:d], w.used[d-1]
+		w.stepSet(int(from), int(to), n.b)
+		if len(w.sets) == int(to) {
+			i = n.end
+			continue
+		}
+		w.off = append(w.off, int32(len(w.sets)))
+		w.used = append(w.used, w.frames.used)
+		w.mark(i, w.sets[to:])
+		i++
+	}
+}
+
+// stepSet appends where sets[from:to] go with c.
+func (w *walker) stepSet(from, to int, c byte) {
+	if to-from == 1 { // by far the most frequent case: inside a string
+		t := &w.sets[from]
+		next := w.p.nextOf(&w.p.nodes[t.pc], c)
+		if next == failNode {
+			return
+		}
+		if o := w.p.nodes[next].op; (o == opRange || o == opTable) && depthOf(t.frame)+w.p.need[next] < MaxDepth {
+			if w.base != nil {
+				w.reach = max(w.reach, depthOf(t.frame)+w.p.need[next])
+			}
+			w.sets = append(w.sets, thread{t.frame, next, t.count})
+			return
+		}
+	}
+	w.sets = w.step(w.sets, w.sets[from:to:to], c)
+}
+
+// mark notes the tokens that end at trie node i, with the threads there.
+func (w *walker) mark(i int32, set []thread) {
+	ids := w.v.at(i)
+	w.ids = append(w.ids, ids...)
+	if w.base == nil || len(ids) == 0 {
+		return
+	}
+	fewest := roundsOf(set[0], w.base)
+	for _, t := range set[1:] {
+		fewest = min(fewest, roundsOf(t, w.base))
+	}
+	for range ids {
+		w.rounds = append(w.rounds, fewest)
+	}
+}
+
+// roundsOf returns the rounds that the rule above base had made when t was
+// there, or when it called the rules above it.
+func roundsOf(t thread, base *frame) int32 {
+	f, count := t.frame, t.count
+	for f != base {
+		f, count = f.parent, f.count
+	}
+	return count
+}
+
+// local is what a byte node means for a vocabulary whatever lies below it on
+// the stack: immutable.
+type local struct {
+	bits []uint64 // tokens that end before the rule does
+	// If the node is in a loop, byRounds holds those tokens sorted by the rounds
+	// that they complete, upTo[r] how many complete at most r, and few[r] the
+	// bits of those, for small r.
+	byRounds []int32
+	upTo     []int32
+	few      [][]uint64
+	escapes  []escape // the ways out of the rule inside a token
+	furthest int32    // most rounds of an escape
+	reach    int32    // depth that the walk needed above the rule
+}
+
+// localWalk computes the local of node pc.
+func localWalk(p *program, v *Vocabulary, pc int32) *local {
+	w := newWalker(p, v)
+	defer w.release()
+	w.base = &frame{}
+	w.subtree(0, []thread{{w.base, pc, 0}})
+	l := &local{bits: make([]uint64, v.MaskWords()), escapes: slices.Clone(w.escapes), reach: w.reach}
+	setBits(l.bits, w.ids)
+	for _, e := range l.escapes {
+		l.furthest = max(l.furthest, e.rounds)
+	}
+	if p.loopOf[pc] >= 0 {
+		l.sortByRounds(w.ids, w.rounds)
+	}
+	return l
+}
+
+// sortByRounds is a counting sort.
+func (l *local) sortByRounds(ids, rounds []int32) {
+	most := int32(0)
+	for _, r := range rounds {
+		most = max(most, r)
+	}
+	l.upTo = make([]int32, most+1)
+	for _, r := range rounds {
+		l.upTo[r]++
+	}
+	for i := range most {
+		l.upTo[i+1] += l.upTo[i]
+	}
+	next := append([]int32{0}, l.upTo[:most]...)
+	l.byRounds = make([]int32, len(ids))
+	for i, id := range ids {
+		l.byRounds[next[rounds[i]]] = id
+		next[rounds[i]]++
+	}
+	l.fillFew()
+}
+
+// denseRounds is up to how many rounds a local has bits of its own: most tokens
+// are shorter.
+const denseRounds = 16
+
+func (l *local) fillFew() {
+	bits := make([]uint64, len(l.bits))
+	from := int32(0)
+	for r := 0; r < len(l.upTo)-1 && r < denseRounds; r++ {
+		setBits(bits, l.byRounds[from:l.upTo[r]])
+		from = l.upTo[r]
+		l.few = append(l.few, slices.Clone(bits))
+	}
+}
+
+// addTo sets the bits of the tokens that complete fewer than limit rounds;
+// limit < 0 means any number.
+func (l *local) addTo(dst []uint64, limit int32) {
+	if limit < 0 || int(limit) >= len(l.upTo) {
+		orBits(dst, l.bits)
+		return
+	}
+	dense := min(int(limit), len(l.few))
+	if dense == 0 {
+		return
+	}
+	orBits(dst, l.few[dense-1])
+	setBits(dst, l.byRounds[l.upTo[dense-1]:l.upTo[limit-1]])
+}
+
+// size estimates the memory of l in bytes.
+func (l *local) size() int {
+	return 8*len(l.bits)*(1+len(l.few)) + 4*len(l.byRounds) + 8*len(l.escapes) + 128
+}
+
+func orBits(dst, bits []uint64) {
+	for i, w := range bits {
+		dst[i] |= w
+	}
+}
+
+func setBits(dst []uint64, ids []int32) {
+	for _, id := range ids {
+		dst[id>>6] |= 1 << (id & 63)
+	}
+}
