@@ -12,9 +12,10 @@ const maxCacheSaltBytes = 256
 
 // Call is a request with the way its answer is written.
 type Call struct {
-	Request *infer.Request
-	Reply   Reply
-	Ignored []string // names of fields without effect, a few; only with Profile.ListIgnored
+	Request  *infer.Request
+	Reply    Reply
+	Response *Response // nil = not a call of POST /v1/responses
+	Ignored  []string  // names of fields without effect, a few; only with Profile.ListIgnored
 }
 
 // BodyWriter gathers the deltas of a request that is answered with one body.
@@ -40,10 +41,20 @@ type StreamWriter interface {
 }
 
 // NewBody returns the writer of an answer that is not streamed.
-func (c *Call) NewBody() BodyWriter { return c.Reply.NewCollector() }
+func (c *Call) NewBody() BodyWriter {
+	if c.Response != nil {
+		return c.NewResponseBody()
+	}
+	return c.Reply.NewCollector()
+}
 
 // NewStream returns the writer of a streamed answer.
-func (c *Call) NewStream() StreamWriter { return c.Reply.NewStream() }
+func (c *Call) NewStream() StreamWriter {
+	if c.Response != nil {
+		return c.NewResponseStream()
+	}
+	return c.Reply.NewStream()
+}
 
 // open is parseBody for a request whose ignored fields may be asked for.
 func (p *Profile) open(body []byte) *object {

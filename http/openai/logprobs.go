@@ -15,17 +15,21 @@ func appendChatLogprobs(dst []byte, n *tokenNamer, list []infer.TokenLogprobs) [
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		p := &list[i]
-		n.next(&p.Token)
-		dst = appendChatToken(dst, n, &p.Token, &p.Token)
-		dst = append(dst, `,"top_logprobs":[`...)
-		for j := range p.Top {
-			if j > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(appendChatToken(dst, n, &p.Top[j], &p.Token), '}')
+		dst = appendTokenLogprobs(dst, n, &list[i])
+	}
+	return append(dst, "]}"...)
+}
+
+// appendTokenLogprobs appends the entry of one token, with its alternatives.
+func appendTokenLogprobs(dst []byte, n *tokenNamer, p *infer.TokenLogprobs) []byte {
+	n.next(&p.Token)
+	dst = appendChatToken(dst, n, &p.Token, &p.Token)
+	dst = append(dst, `,"top_logprobs":[`...)
+	for j := range p.Top {
+		if j > 0 {
+			dst = append(dst, ',')
 		}
-		dst = append(dst, "]}"...)
+		dst = append(appendChatToken(dst, n, &p.Top[j], &p.Token), '}')
 	}
 	return append(dst, "]}"...)
 }

@@ -1,0 +1,184 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// itemStatus is an output item's or a response's status.
+type itemStatus string
+
+const (
+	inProgress itemStatus = "in_progress"
+	completed  itemStatus = "completed"
+	incomplete itemStatus = "incomplete"
+	failed     itemStatus = "failed"
+	cancelled  itemStatus = "cancelled"
+)
+
+// outputItem is an item of a response's output. Each kind of item writes itself,
+// whole and as the events between output_item.added and output_item.done.
+type outputItem interface {
+	// appendItem appends the item as far as it has come, appendBegun as it is before
+	// it has any content.
+	appendItem(dst []byte) []byte
+	appendBegun(dst []byte) []byte
+	// appendOpening and appendClosing append the events around the deltas.
+	appendOpening(dst []byte, e *eventWriter) []byte
+	appendClosing(dst []byte, e *eventWriter) []byte
+	// appendMessage appends the members that the item adds to a chat message, each
+	// with a leading comma.
+	appendMessage(dst []byte) []byte
+	end(itemStatus)
+}
+
+// output is the items of a response so far. At most the last one is open.
+type output struct {
+	items []outputItem
+	open  bool
+	newID string
+	names tokenNamer // of the tokens of a stream
+}
+
+func newOutput(c *Call) output {
+	return output{newID: c.Response.newID, names: tokenNamer{asIDs: c.Reply.TokensAsTokenIDs}}
+}
+
+// message returns the open message, or a new one at the end; opened says which.
+func (o *output) message() (m *messageItem, opened bool) {
+	if o.open {
+		if m, ok := o.items[len(o.items)-1].(*messageItem); ok {
+			return m, false
+		}
+	}
+	m = &messageItem{id: o.nextID("msg_"), status: inProgress, asIDs: o.names.asIDs}
+	o.items, o.open = append(o.items, m), true
+	return m, true
+}
+
+// nextID makes ids of the response's own fresh one: items are never looked up.
+func (o *output) nextID(prefix string) string {
+	return prefix + o.newID + strconv.Itoa(len(o.items))
+}
+
+// close ends the open item and returns it, nil if there is none.
+func (o *output) close(status itemStatus) outputItem {
+	if !o.open {
+		return nil
+	}
+	o.open = false
+	item := o.items[len(o.items)-1]
+	item.end(status)
+	return item
+}
+
+func (o *output) appendItems(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, item := range o.items {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = item.appendItem(dst)
+	}
+	return append(dst, ']')
+}
+
+// chatMessage returns what was generated as the assistant's message of a conversation.
+func (o *output) chatMessage() json.RawMessage {
+	dst := []byte(`{"role":"assistant"`)
+	for _, item := range o.items {
+		dst = item.appendMessage(dst)
+	}
+	return append(dst, '}')
+}
+
+// endOf is an item's status when its sequence ends for this reason.
+func endOf(r infer.FinishReason) itemStatus {
+	if r == infer.FinishLength {
+		return incomplete
+	}
+	return completed
+}
+
+// messageItem is text for the user: a message with one part.
+type messageItem struct {
+	id       string
+	status   itemStatus
+	text     []byte
+	logprobs []infer.TokenLogprobs // of the text's tokens; nil = not asked for
+	asIDs    bool                  // tokens are named by their ids
+}
+
+func (m *messageItem) add(d *infer.Delta, logprobs bool) {
+	m.text = append(m.text, d.Text...)
+	if logprobs {
+		m.logprobs = append(m.logprobs, d.Logprobs...)
+	}
+}
+
+func (m *messageItem) end(status itemStatus) { m.status = status }
+
+func (m *messageItem) appendItem(dst []byte) []byte {
+	dst = m.appendHead(dst)
+	return append(m.appendPart(dst), "]}"...)
+}
+
+func (m *messageItem) appendBegun(dst []byte) []byte { return append(m.appendHead(dst), "]}"...) }
+
+// appendHead appends the item up to its content.
+func (m *messageItem) appendHead(dst []byte) []byte {
+	dst = appendString(append(dst, `{"id":`...), m.id)
+	dst = append(append(append(dst, `,"type":"message","status":"`...), m.status...), `","role":"assistant","content":[`...)
+	return dst
+}
+
+func (m *messageItem) appendPart(dst []byte) []byte {
+	dst = append(dst, `{"type":"output_text","annotations":[],"logprobs":`...)
+	dst = m.appendLogprobs(dst)
+	return append(appendString(append(dst, `,"text":`...), m.text), '}')
+}
+
+func (m *messageItem) appendLogprobs(dst []byte) []byte {
+	return appendTextLogprobs(dst, &tokenNamer{asIDs: m.asIDs}, m.logprobs)
+}
+
+func (m *messageItem) appendMessage(dst []byte) []byte {
+	return appendString(append(dst, `,"content":`...), m.text)
+}
+
+// appendOpening is called before there is text.
+func (m *messageItem) appendOpening(dst []byte, e *eventWriter) []byte {
+	dst = e.beginPart(dst, "response.content_part.added", m.id)
+	dst = m.appendPart(append(dst, `,"part":`...))
+	return append(dst, eventEnd...)
+}
+
+func (m *messageItem) appendClosing(dst []byte, e *eventWriter) []byte {
+	dst = e.beginPart(dst, "response.output_text.done", m.id)
+	dst = appendString(append(dst, `,"text":`...), m.text)
+	dst = append(m.appendLogprobs(append(dst, `,"logprobs":`...)), eventEnd...)
+	dst = e.beginPart(dst, "response.content_part.done", m.id)
+	dst = m.appendPart(append(dst, `,"part":`...))
+	return append(dst, eventEnd...)
+}
+
+// appendTextDelta appends the event of one delta's text.
+func (m *messageItem) appendTextDelta(dst []byte, e *eventWriter, d *infer.Delta, n *tokenNamer) []byte {
+	dst = e.beginPart(dst, "response.output_text.delta", m.id)
+	dst = appendString(append(dst, `,"delta":`...), d.Text)
+	return append(appendTextLogprobs(append(dst, `,"logprobs":`...), n, d.Logprobs), eventEnd...)
+}
+
+// appendTextLogprobs appends a list with one entry per token.
+func appendTextLogprobs(dst []byte, n *tokenNamer, list []infer.TokenLogprobs) []byte {
+	dst = append(dst, '[')
+	for i := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendTokenLogprobs(dst, n, &list[i])
+	}
+	return append(dst, ']')
+}

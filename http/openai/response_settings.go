@@ -1,0 +1,270 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// Bounds of what a response repeats but no model reads.
+const (
+	maxMetadata      = 16 // entries
+	maxMetadataKey   = 64
+	maxMetadataValue = 512
+	maxLabel         = 512 // bytes of user and the like
+	maxTools         = 1024
+)
+
+// responseSettings are the members of a response that repeat the request.
+type responseSettings struct {
+	json          []byte          // the members, in order, each with a leading comma
+	templateTools json.RawMessage // tools as templates expect them, nil = none
+}
+
+// responseSettings reads the fields that are repeated in the response. Those that
+// say how to sample come from what was made of them.
+func (o *object) responseSettings(p *Profile, c *Call) responseSettings {
+	var s responseSettings
+	var dst []byte
+	dst = appendRawOrNull(append(dst, `,"instructions":`...), o.typed("instructions", "a string"))
+	dst = appendCountOrNull(append(dst, `,"max_output_tokens":`...), c.Request.MaxTokens)
+	dst = appendCountOrNull(append(dst, `,"max_tool_calls":`...), o.count("max_tool_calls", 1, math.MaxInt32))
+	dst = append(append(dst, `,"metadata":`...), o.metadata()...)
+	dst = append(dst, `,"parallel_tool_calls":`...)
+	dst = appendBool(dst, o.flag("parallel_tool_calls", true))
+	dst = appendStringOrNull(append(dst, `,"previous_response_id":`...), or(o.str("previous_response_id"), ""))
+	dst = appendStringOrNull(append(dst, `,"prompt_cache_key":`...), o.label("prompt_cache_key"))
+	dst = appendStringOrNull(append(dst, `,"reasoning":{"effort":`...), o.effort())
+	dst = appendStringOrNull(append(dst, `,"summary":null},"safety_identifier":`...), o.label("safety_identifier"))
+	_ = o.str("service_tier") // there is one
+	dst = appendFloat(append(dst, `,"service_tier":"default","temperature":`...), c.Request.Sampling.Temperature, 64)
+	dst = append(append(dst, `,"text":`...), o.textSettings()...)
+	var tools []byte
+	tools, s.templateTools = o.responseTools()
+	dst = append(append(dst, `,"tool_choice":`...), o.responseToolChoice(s.templateTools != nil)...)
+	dst = append(append(dst, `,"tools":`...), tools...)
+	dst = appendInt(append(dst, `,"top_logprobs":`...), max(or(o.count("top_logprobs", -1, math.MaxInt32), 0), 0))
+	dst = appendFloat(append(dst, `,"top_p":`...), c.Request.Sampling.TopP, 64)
+	dst = appendString(append(dst, `,"truncation":`...), o.choice("truncation", "disabled", "auto"))
+	s.json = appendStringOrNull(append(dst, `,"user":`...), o.label("user"))
+	return s
+}
+
+func appendBool(dst []byte, b bool) []byte {
+	if b {
+		return append(dst, "true"...)
+	}
+	return append(dst, "false"...)
+}
+
+func appendCountOrNull(dst []byte, n *int) []byte {
+	if n == nil {
+		return append(dst, "null"...)
+	}
+	return appendInt(dst, *n)
+}
+
+// appendRawOrNull appends what a client wrote, nil as null.
+func appendRawOrNull(dst []byte, raw json.RawMessage) []byte {
+	if raw == nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, raw...)
+}
+
+// choice reads a string that must be one of a few; the first is the default.
+func (o *object) choice(name string, values ...string) string {
+	value := or(o.str(name), values[0])
+	o.oneOf(name, value, values)
+	return value
+}
+
+func (o *object) oneOf(name, value string, values []string) {
+	if !slices.Contains(values, value) {
+		o.fail(infer.CodeInvalid, name, "unknown: %q; use one of %s", excerpt(value), strings.Join(values, ", "))
+	}
+}
+
+// label reads a short string without effect.
+func (o *object) label(name string) string {
+	s := or(o.str(name), "")
+	if len(s) > maxLabel {
+		o.fail(infer.CodeInvalid, name, "has %d bytes, the limit is %d", len(s), maxLabel)
+	}
+	return s
+}
+
+// metadata reads a map of short strings, as OpenAI bounds it.
+func (o *object) metadata() []byte {
+	raw := o.typed("metadata", "an object")
+	if raw == nil {
+		return []byte("{}")
+	}
+	dst := []byte{'{'}
+	n := 0
+	for key, value := range members(raw) {
+		switch text := unquoteOr(value, ""); {
+		case kind(value) != "a string":
+			o.mismatch("metadata."+excerpt(key), "a string", value)
+		case n == maxMetadata:
+			o.fail(infer.CodeInvalid, "metadata", "has more than %d entries", maxMetadata)
+		case len(key) > maxMetadataKey:
+			o.fail(infer.CodeInvalid, "metadata", "has a key of %d bytes, the limit is %d", len(key), maxMetadataKey)
+		case len(text) > maxMetadataValue:
+			o.fail(infer.CodeInvalid, "metadata."+key, "has %d bytes, the limit is %d", len(text), maxMetadataValue)
+		}
+		if o.err != nil {
+			return nil
+		}
+		if n++; n > 1 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(appendString(dst, key), ':'), value...)
+	}
+	return append(dst, '}')
+}
+
+const noEffort = "none"
+
+var efforts = []string{noEffort, "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// effort reads reasoning.effort, "" if there is none. Summaries are never made.
+func (o *object) effort() string {
+	raw := o.typed("reasoning", "an object")
+	if raw == nil {
+		return ""
+	}
+	r := parseObject(raw, "reasoning")
+	effort := r.str("effort")
+	if effort != nil {
+		r.oneOf("effort", *effort, efforts)
+	}
+	o.adopt(r)
+	return or(effort, "")
+}
+
+// textSettings reads text, of which no format but plain text is supported yet.
+func (o *object) textSettings() []byte {
+	dst := []byte(`{"format":{"type":"text"}`)
+	raw := o.typed("text", "an object")
+	if raw == nil {
+		return append(dst, '}')
+	}
+	t := parseObject(raw, "text")
+	if format := t.typed("format", "an object"); format != nil {
+		f := parseObject(format, "text.format")
+		f.checkFormat()
+		t.adopt(f)
+	}
+	if v := t.str("verbosity"); v != nil {
+		t.oneOf("verbosity", *v, []string{"low", "medium", "high"})
+		dst = appendString(append(dst, `,"verbosity":`...), *v)
+	}
+	o.adopt(t)
+	return append(dst, '}')
+}
+
+func (o *object) checkFormat() {
+	form := o.str("type")
+	switch {
+	case form == nil:
+		o.fail(infer.CodeMalformed, "type", "is required")
+	case *form == "text":
+	case *form == "json_object" || *form == "json_schema":
+		o.fail(infer.CodeNotImplemented, "type", "%q is not supported by this version", *form)
+	default:
+		o.fail(infer.CodeMalformed, "type", "unknown: %q", excerpt(*form))
+	}
+}
+
+// responseTools reads tools: as they are repeated in the response, and as chat
+// templates expect them, with a function's members in an object of their own.
+func (o *object) responseTools() (repeated []byte, forTemplate json.RawMessage) {
+	raw := o.typed("tools", "an array")
+	if raw == nil || isEmptyArray(raw) {
+		return []byte("[]"), nil
+	}
+	repeated, forTemplate = []byte{'['}, []byte{'['}
+	for i, element := range elements(raw) {
+		if i == maxTools {
+			o.fail(infer.CodeInvalid, "tools", "has more than %d entries", maxTools)
+		}
+		if i > 0 {
+			repeated, forTemplate = append(repeated, ','), append(forTemplate, ',')
+		}
+		tool := parseObject(element, fmt.Sprintf("tools[%d]", i))
+		f := tool.function()
+		if o.adopt(tool); o.err != nil {
+			return nil, nil
+		}
+		repeated = f.appendRepeated(repeated)
+		forTemplate = f.appendForTemplate(forTemplate)
+	}
+	return append(repeated, ']'), append(forTemplate, ']')
+}
+
+// function is a tool that the client runs.
+type function struct {
+	name                    string
+	description, parameters json.RawMessage // nil = none
+	strict                  bool
+}
+
+func (o *object) function() function {
+	switch form := o.str("type"); {
+	case form == nil:
+		o.fail(infer.CodeMalformed, "type", "is required")
+	case *form != "function":
+		o.fail(infer.CodeNotImplemented, "type", "%q is not supported by this version: use function", excerpt(*form))
+	}
+	f := function{
+		name:        or(o.str("name"), ""),
+		description: o.typed("description", "a string"),
+		parameters:  o.typed("parameters", "an object"),
+		strict:      o.flag("strict", false),
+	}
+	if f.name == "" {
+		o.fail(infer.CodeMalformed, "name", "is required")
+	}
+	return f
+}
+
+func (f *function) appendRepeated(dst []byte) []byte {
+	dst = appendString(append(dst, `{"type":"function","name":`...), f.name)
+	dst = appendRawOrNull(append(dst, `,"description":`...), f.description)
+	dst = appendRawOrNull(append(dst, `,"parameters":`...), f.parameters)
+	return append(appendBool(append(dst, `,"strict":`...), f.strict), '}')
+}
+
+func (f *function) appendForTemplate(dst []byte) []byte {
+	dst = appendString(append(dst, `{"type":"function","function":{"name":`...), f.name)
+	if f.description != nil {
+		dst = append(append(dst, `,"description":`...), f.description...)
+	}
+	if f.parameters != nil {
+		dst = append(append(dst, `,"parameters":`...), f.parameters...)
+	}
+	return append(dst, "}}"...)
+}
+
+// responseToolChoice reads tool_choice; only what forces nothing is supported yet.
+func (o *object) responseToolChoice(hasTools bool) []byte {
+	raw := bytes.Clone(o.raw("tool_choice"))
+	switch choice := unquoteOr(raw, ""); {
+	case raw == nil:
+		return []byte(`"auto"`)
+	case choice == "auto" || choice == "none":
+	case !hasTools:
+		o.fail(infer.CodeMalformed, "tool_choice", "only allowed with tools")
+	case choice == "required" || kind(raw) == "an object":
+		o.fail(infer.CodeNotImplemented, "tool_choice", "%s is not supported by this version: use auto or none", excerpt(string(raw)))
+	default:
+		o.fail(infer.CodeMalformed, "tool_choice", "must be auto, none, required or an object, got %s", excerpt(string(raw)))
+	}
+	return raw
+}

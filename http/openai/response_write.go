@@ -1,0 +1,117 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// ResponseBody gathers a response that is answered with one body, or kept.
+type ResponseBody struct {
+	call   *Call
+	output output
+}
+
+// NewResponseBody returns the writer of a response as one object.
+func (c *Call) NewResponseBody() *ResponseBody {
+	return &ResponseBody{call: c, output: newOutput(c)}
+}
+
+// Add implements BodyWriter.
+func (b *ResponseBody) Add(d *infer.Delta) {
+	if d.Text != "" || len(d.Logprobs) > 0 {
+		m, _ := b.output.message()
+		m.add(d, b.call.Reply.Logprobs)
+	}
+	if d.FinishReason != infer.FinishNone {
+		b.output.finish(d.FinishReason)
+	}
+}
+
+// finish ends the output: there is a message even if nothing was said.
+func (o *output) finish(r infer.FinishReason) {
+	if len(o.items) == 0 {
+		o.message()
+	}
+	o.close(endOf(r))
+}
+
+// AppendStarted appends the response as it is before there is any output.
+func (b *ResponseBody) AppendStarted(dst []byte) []byte {
+	return b.call.appendResponse(dst, &b.output, inProgress, nil)
+}
+
+// AppendBody implements BodyWriter; f may hold an error.
+func (b *ResponseBody) AppendBody(dst []byte, f *infer.Final) []byte {
+	b.output.close(incomplete) // open only if the request broke off
+	return b.call.appendResponse(dst, &b.output, responseStatus(f), f)
+}
+
+// Conversation returns the messages that a response to follow this one begins with.
+func (b *ResponseBody) Conversation() []json.RawMessage {
+	d := b.call.Response.dialogue
+	return append(d[:len(d):len(d)], b.output.chatMessage())
+}
+
+func responseStatus(f *infer.Final) itemStatus {
+	switch {
+	case f.FinishReason == infer.FinishAbort:
+		return cancelled
+	case f.Err != nil:
+		return failed
+	}
+	return endOf(f.FinishReason)
+}
+
+// appendResponse appends the object of a response; f is nil while it is in progress.
+func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer.Final) []byte {
+	r := &c.Reply
+	dst = appendString(append(dst, `{"id":`...), r.ID)
+	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), r.Created, 10)
+	dst = append(append(append(dst, `,"status":"`...), status...), `","access_programs":{"cyber":"standard"},"background":false,"error":`...)
+	if f != nil && f.Err != nil {
+		dst = appendString(append(dst, `{"code":"`+responseErrorCode+`","message":`...), FromError(f.Err).Message)
+		dst = append(dst, '}')
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = append(dst, `,"incomplete_details":`...)
+	if status == incomplete {
+		dst = append(dst, `{"reason":"max_output_tokens"}`...)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = o.appendItems(append(dst, `,"output":`...))
+	dst = append(dst, c.Response.settings.json...)
+	dst = appendBool(append(dst, `,"store":`...), c.Response.Store)
+	dst = appendResponseUsage(append(dst, `,"usage":`...), f)
+	// One generation made this response, so its times are the response's. Without
+	// them the field is left out: only the terminal state ever has it.
+	if f != nil && f.Err == nil && f.Metrics != nil {
+		dst = r.appendMetricsField(dst, f.Metrics)
+	}
+	return append(dst, '}')
+}
+
+// responseErrorCode is OpenAI's word for what goes wrong in mid-generation.
+const responseErrorCode = "server_error"
+
+// appendResponseUsage appends the bill, null while it is not known.
+func appendResponseUsage(dst []byte, f *infer.Final) []byte {
+	if f == nil || f.Usage == (infer.Usage{}) {
+		return append(dst, "null"...)
+	}
+	u := f.Usage
+	dst = appendInt(append(dst, `{"input_tokens":`...), u.NumPromptTokens)
+	dst = appendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), u.NumCachedTokens)
+	dst = appendInt(append(dst, `},"output_tokens":`...), u.NumCompletionTokens)
+	dst = append(dst, `,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":`...)
+	return append(appendInt(dst, u.NumPromptTokens+u.NumCompletionTokens), '}')
+}
+
+// AppendDeletedResponse appends the answer to the deletion of a response.
+func AppendDeletedResponse(dst []byte, id string) []byte {
+	return append(appendString(append(dst, `{"id":`...), id), `,"object":"response","deleted":true}`...)
+}
