@@ -45,5 +45,6 @@ fuzz: ## every fuzz target, FUZZTIME each (default 2m)
 	$(GO) run ./tools/fuzzall -time $${FUZZTIME:-2m}
 
 .PHONY: soak
-soak: ## mixed traffic and failures for SOAKTIME (default 10m), then a ledger that must balance
+soak: ## thousands of simulated runs, then mixed traffic and failures for SOAKTIME (default 10m) and a ledger that must balance
+	$(GO) test -count=1 -timeout 30m -run '^TestSimulation$$' ./actors -args -seeds $${SOAKSEEDS:-2000}
 	$(GO) run ./tools/soak -time $${SOAKTIME:-10m}
