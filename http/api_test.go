@@ -171,7 +171,7 @@ func TestSmallEndpoints(t *testing.T) {
 		{"GET", "/nowhere", "", 404, `{"error":{"message":"Not Found","type":"Not Found","param":null,"code":404,"reason":"invalid_request_error"}}`},
 		{"GET", "/v1/chat/completions", "", 405, `{"error":{"message":"Method Not Allowed","type":"Method Not Allowed","param":null,"code":405,"reason":"invalid_request_error"}}`},
 		{"BREW", "/version", "", 405, `{"error":{"message":"Method Not Allowed","type":"Method Not Allowed","param":null,"code":405,"reason":"invalid_request_error"}}`},
-		{"POST", "/v1/responses", `{}`, 501, `{"error":{"message":"/v1/responses is not supported by this version","type":"NotImplementedError","param":null,"code":501,"reason":"invalid_request_error"}}`},
+		{"POST", "/v1/embeddings", `{}`, 501, `{"error":{"message":"/v1/embeddings is not supported by this version","type":"NotImplementedError","param":null,"code":501,"reason":"invalid_request_error"}}`},
 		{"POST", "/v1/embeddings", `{}`, 501, ""},
 		{"POST", "/v1/messages", `{}`, 501, ""},
 		{"GET", "/v1/models/nope", "", 404, ""},

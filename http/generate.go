@@ -32,6 +32,9 @@ func (s *Server) generate(path string, p parse) fiber.Handler {
 		if err != nil {
 			return err
 		}
+		if err := s.follow(req, x.key); err != nil {
+			return err
+		}
 		s.keys.sign(req.Request, x.key)
 		e.identify(req.Request)
 		x.responseID = req.Reply.ID
@@ -40,7 +43,7 @@ func (s *Server) generate(path string, p parse) fiber.Handler {
 		}
 		return s.run(c.Context(), req, func(call *call, stream infer.Stream) infer.Stream {
 			admitted = true
-			call.meter = &meter{Stream: stream, entry: e, call: call}
+			call.meter = &meter{Stream: s.keep(req, x.key, call, stream), entry: e, call: call}
 			return call.meter
 		})
 	}

@@ -42,6 +42,7 @@ type Options struct {
 	PromptTokensDetails    bool // cached_tokens in usage
 	RequestIDHeaders       bool // X-Request-Id on every response
 	ServerLoadTracking     bool // /load counts requests in flight
+	ResponseStore          bool // responses of POST /v1/responses are kept in memory for a while, unless the client says no
 	PriorityScheduling     bool // requests may set `priority`
 	ReturnTokensAsTokenIDs bool // tokens of logprobs are written "token_id:N"
 

@@ -17,6 +17,7 @@ import (
 var generating = map[string]parse{
 	"/v1/chat/completions": openai.ParseChat,
 	"/v1/completions":      openai.ParseCompletion,
+	responsesPath:          openai.ParseResponse,
 }
 
 // addRoutes registers every endpoint. The template given to each is its label
@@ -37,12 +38,13 @@ func (s *Server) addRoutes(app *fiber.App) {
 	for path, parse := range generating {
 		post(path, s.generate(path, parse))
 	}
+	s.addResponseRoutes(app)
 	get("/v1/models", s.models)
 	// A model's name may hold slashes; OpenAI's template is shown to the metrics.
 	app.Get("/v1/models/*", matched("/v1/models/{model}"), s.model)
 	post("/tokenize", s.tokenize)
 	post("/detokenize", s.detokenize)
-	for _, path := range []string{"/v1/responses", "/v1/embeddings", "/v1/messages"} {
+	for _, path := range []string{"/v1/embeddings", "/v1/messages"} {
 		post(path, notImplemented(path))
 	}
 

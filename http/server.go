@@ -43,6 +43,8 @@ type Server struct {
 	bodies   budget
 	draining atomic.Bool
 
+	responses responseStore
+
 	mu        sync.Mutex // guards listeners, and draining against them
 	listeners []*listener
 }
@@ -67,6 +69,7 @@ func New(o Options) (*Server, error) {
 	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
 	s.calls.calls = make(map[*call]struct{})
 	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)
+	s.responses.isOn = o.ResponseStore
 	s.setUp()
 	return s, nil
 }

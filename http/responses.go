@@ -1,0 +1,172 @@
+package http
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/openai"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	responsesPath = "/v1/responses"
+	// cancelGrace is how long the answer to a cancellation waits for the end.
+	cancelGrace = 5 * time.Second
+	maxIDShown  = 160 // bytes of an unknown id that its error repeats
+)
+
+// addResponseRoutes registers what is done with a response that has been made.
+// Making one is an endpoint that generates, like others.
+func (s *Server) addResponseRoutes(app *fiber.App) {
+	app.Get(responsesPath+"/*", matched(responsesPath+"/{id}"), s.getResponse)
+	app.Delete(responsesPath+"/*", matched(responsesPath+"/{id}"), s.deleteResponse)
+	app.Post(responsesPath+"/*", matched(responsesPath+"/{id}/cancel"), s.cancelResponse)
+}
+
+// follow puts the conversation of the response that a request continues before
+// its input.
+func (s *Server) follow(req *openai.Call, k *key) error {
+	if req.Response == nil || req.Response.PreviousID == "" {
+		return nil
+	}
+	id := req.Response.PreviousID
+	kept, ok := s.responses.find(k, id, time.Now())
+	switch {
+	case !ok:
+		return s.noSuchResponse("previous_response_id", id)
+	case kept.end.messages == nil:
+		return infer.Errorf(infer.CodeInvalid, "previous_response_id", "previous_response_id: response '%s' has not come to its end", id)
+	}
+	return req.Follow(kept.end.messages)
+}
+
+// keep makes a stream whose response is kept, if the client and the server want
+// that; else it returns stream itself.
+func (s *Server) keep(req *openai.Call, k *key, c *call, stream infer.Stream) infer.Stream {
+	if req.Response == nil {
+		return stream
+	}
+	if req.Response.Store = req.Response.Store && s.responses.isOn; !req.Response.Store {
+		return stream
+	}
+	body := req.NewResponseBody()
+	kept := &keptResponse{
+		id: req.Reply.ID, owner: k, since: time.Now(), over: make(chan struct{}), cancel: c.cancel,
+		started: body.AppendStarted(nil), input: req.Response.Input(),
+	}
+	s.responses.add(kept)
+	return &keeper{Stream: stream, store: &s.responses, kept: kept, body: body}
+}
+
+// keeper is a stream that keeps the response made of it. It sees every event,
+// whoever reads them and however the request ends.
+type keeper struct {
+	infer.Stream
+	store *responseStore
+	kept  *keptResponse
+	body  *openai.ResponseBody
+}
+
+// Drain implements infer.Stream.
+func (k *keeper) Drain(buf []infer.Event) []infer.Event {
+	before := len(buf)
+	buf = k.Stream.Drain(buf)
+	for i := before; i < len(buf); i++ {
+		f := buf[i].Final
+		if f == nil {
+			k.body.Add(&buf[i].Delta)
+			continue
+		}
+		end := responseEnd{body: k.body.AppendBody(nil, f)}
+		if f.Err == nil && f.FinishReason != infer.FinishAbort {
+			end.messages = k.body.Conversation()
+		}
+		k.store.finish(k.kept, end)
+	}
+	return buf
+}
+
+// getResponse serves GET /v1/responses/{id} and what was its input.
+func (s *Server) getResponse(c *fiber.Ctx) error {
+	id, listsInput := strings.CutSuffix(c.Params("*"), "/input_items")
+	kept, err := s.findResponse(c, id)
+	switch {
+	case err != nil:
+		return err
+	case listsInput:
+		page, err := openai.ParsePage(string(c.Request().URI().QueryString()))
+		if err != nil {
+			return err
+		}
+		writeJSON(c.Context(), fasthttp.StatusOK, openai.AppendInputItems(nil, kept.input, page))
+		return nil
+	case c.QueryBool("stream"):
+		return infer.Errorf(infer.CodeNotImplemented, "stream", "stream: a response that is kept cannot be streamed again by this version")
+	}
+	writeJSON(c.Context(), fasthttp.StatusOK, kept.body())
+	return nil
+}
+
+// deleteResponse serves DELETE /v1/responses/{id}. One in progress goes on and is
+// not kept.
+func (s *Server) deleteResponse(c *fiber.Ctx) error {
+	kept, err := s.findResponse(c, c.Params("*"))
+	if err != nil {
+		return err
+	}
+	s.responses.remove(kept.owner, kept.id)
+	writeJSON(c.Context(), fasthttp.StatusOK, openai.AppendDeletedResponse(nil, kept.id))
+	return nil
+}
+
+// cancelResponse serves POST /v1/responses/{id}/cancel: it ends one in progress.
+func (s *Server) cancelResponse(c *fiber.Ctx) error {
+	path, ok := strings.CutSuffix(c.Params("*"), "/cancel")
+	if !ok {
+		return fiber.ErrNotFound
+	}
+	kept, err := s.findResponse(c, path)
+	switch {
+	case err != nil:
+		return err
+	case kept.end.body != nil:
+		return infer.Errorf(infer.CodeInvalid, "response_id", "Response with id '%s' is over and cannot be cancelled.", kept.id)
+	}
+	kept.cancel(infer.CancelAdmin)
+	timer := time.NewTimer(cancelGrace)
+	defer timer.Stop()
+	select {
+	case <-kept.over:
+	case <-timer.C: // its reader is slow; the cancellation stands
+	}
+	if after, ok := s.responses.find(kept.owner, kept.id, time.Now()); ok {
+		kept = after
+	}
+	writeJSON(c.Context(), fasthttp.StatusOK, kept.body())
+	return nil
+}
+
+// findResponse finds the response of a path, among those of the request's key.
+func (s *Server) findResponse(c *fiber.Ctx, path string) (keptResponse, error) {
+	id, err := url.PathUnescape(path)
+	if err != nil {
+		return keptResponse{}, s.noSuchResponse("response_id", path)
+	}
+	kept, ok := s.responses.find(exchangeOf(c.Context()).key, id, time.Now())
+	if !ok {
+		return keptResponse{}, s.noSuchResponse("response_id", id)
+	}
+	return kept, nil
+}
+
+// noSuchResponse does not say whether somebody else has a response of that id.
+func (s *Server) noSuchResponse(param, id string) error {
+	hint := ""
+	if !s.responses.isOn {
+		hint = " This server keeps no responses: it was started without --enable-response-store."
+	}
+	return infer.Errorf(infer.CodeNotFound, param, "Response with id '%s' not found.%s", id[:min(len(id), maxIDShown)], hint)
+}
