@@ -71,7 +71,8 @@ func (s *server) makeHTTP(m *Main) (err error) {
 	o := http.Options{
 		Generator: generator, Version: version(), Logger: logline.New(m.Stderr, logline.ParseLevel(cfg.HTTP.UvicornLogLevel)),
 		HTTPMetrics: metrics.NewHTTP(s.registry), Gatherer: s.registry, Requests: metrics.NewRequests(s.registry, s.keyNames()),
-		Inspector: inspector, FaultInjection: cfg.HTTP.EnableFaultInjection,
+		ResponseStore: cfg.HTTP.EnableResponseStore || cfg.Env.ResponseStore,
+		Inspector:     inspector, FaultInjection: cfg.HTTP.EnableFaultInjection,
 		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, ForceIncludeUsage: cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,

@@ -17,6 +17,7 @@ type Env struct {
 	KeepAlive        time.Duration // VLLM_HTTP_TIMEOUT_KEEP_ALIVE
 	MaxNumSequences  int           // VLLM_MAX_N_SEQUENCES: largest n
 	MaxStopStrings   int           // VLLM_MAX_STOP_STRINGS: most strings in stop
+	ResponseStore    bool          // VLLM_ENABLE_RESPONSES_API_STORE: as --enable-response-store
 
 	warnings []string // about values that were not used
 }
@@ -48,7 +49,11 @@ func readEnv(getenv func(string) string) (Env, error) {
 	if e.MaxNumSequences, err = envInt("VLLM_MAX_N_SEQUENCES", getenv, maxNumSequences); err != nil {
 		return e, err
 	}
-	e.MaxStopStrings, err = envInt("VLLM_MAX_STOP_STRINGS", getenv, maxStopStrings)
+	if e.MaxStopStrings, err = envInt("VLLM_MAX_STOP_STRINGS", getenv, maxStopStrings); err != nil {
+		return e, err
+	}
+	store, err := oneOf("VLLM_ENABLE_RESPONSES_API_STORE", getenv("VLLM_ENABLE_RESPONSES_API_STORE"), []string{"0", "1"})
+	e.ResponseStore = store == "1"
 	return e, err
 }
 

@@ -113,7 +113,7 @@ func (h *helpWriter) footer() {
 	switch {
 	case h.isServe():
 		h.line("\n--help=GROUP lists one group, --help=FLAG explains one flag, --help=all adds vLLM's flags that are ignored or refused.")
-		h.line("Environment: VLLM_API_KEY, VLLM_LOGGING_LEVEL, VLLM_LOG_STATS_INTERVAL, VLLM_HTTP_TIMEOUT_KEEP_ALIVE, VLLM_MAX_N_SEQUENCES, VLLM_MAX_STOP_STRINGS.")
+		h.line("Environment: VLLM_API_KEY, VLLM_LOGGING_LEVEL, VLLM_LOG_STATS_INTERVAL, VLLM_HTTP_TIMEOUT_KEEP_ALIVE, VLLM_MAX_N_SEQUENCES, VLLM_MAX_STOP_STRINGS, VLLM_ENABLE_RESPONSES_API_STORE.")
 	case len(h.node.Children) > 0:
 		h.line("\n%s COMMAND --help explains a command.", h.node.FullPath())
 	case len(h.node.Flags) > 0:

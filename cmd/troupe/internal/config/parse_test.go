@@ -54,6 +54,7 @@ func TestServeFlags(t *testing.T) {
 		{"--api-keys-file f.yaml", func(s *config.Serve) any { return s.HTTP.APIKeysFile }, "f.yaml", ""},
 		{"--admin-api-key a", func(s *config.Serve) any { return s.HTTP.AdminAPIKey }, "a", ""},
 		{"--enable-fault-injection", func(s *config.Serve) any { return s.HTTP.EnableFaultInjection }, true, false},
+		{"--enable-response-store", func(s *config.Serve) any { return s.HTTP.EnableResponseStore }, true, false},
 		{"--request-log f.jsonl", func(s *config.Serve) any { return s.Logging.RequestLog }, "f.jsonl", ""},
 		{"--served-model-name a b", func(s *config.Serve) any { return s.HTTP.ServedModelName }, []string{"a", "b"}, []string(nil)},
 		{"--enable-request-id-headers", func(s *config.Serve) any { return s.HTTP.EnableRequestIDHeaders }, true, false},
@@ -135,7 +136,7 @@ func TestEveryBooleanHasATwin(t *testing.T) {
 		"enable-per-request-metrics", "disable-log-stats", "enable-force-include-usage", "enable-prompt-tokens-details",
 		"enable-server-load-tracking", "enable-request-id-headers", "allow-credentials", "disable-uvicorn-access-log",
 		"enable-log-requests", "enable-log-outputs", "enable-log-deltas", "trust-request-chat-template",
-		"enable-auto-tool-choice", "return-tokens-as-token-ids", "enable-chunked-prefill", "enable-prefix-caching",
+		"enable-auto-tool-choice", "return-tokens-as-token-ids", "enable-response-store", "enable-chunked-prefill", "enable-prefix-caching",
 	} {
 		off := parseServe(t, "--no-"+name)
 		require.Equal(t, off, parseServe(t, "--"+name, "--no_"+strings.ReplaceAll(name, "-", "_")), name)
@@ -342,7 +343,7 @@ func TestEnvironment(t *testing.T) {
 	env := map[string]string{
 		"VLLM_API_KEY": "k", "VLLM_LOG_STATS_INTERVAL": "2.5", "VLLM_LOGGING_LEVEL": "debug",
 		"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "7", "VLLM_MAX_N_SEQUENCES": "99",
-		"VLLM_MAX_STOP_STRINGS": "8",
+		"VLLM_MAX_STOP_STRINGS": "8", "VLLM_ENABLE_RESPONSES_API_STORE": "1",
 	}
 	getenv := func(name string) string { return env[name] }
 	cli, _, err := config.Parse([]string{"serve"}, config.Options{Getenv: getenv})
@@ -353,6 +354,7 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, 7.0, cli.Serve.Env.KeepAlive.Seconds())
 	require.Equal(t, 99, cli.Serve.Env.MaxNumSequences)
 	require.Equal(t, 8, cli.Serve.Env.MaxStopStrings)
+	require.True(t, cli.Serve.Env.ResponseStore)
 	require.Empty(t, cli.Serve.Warnings)
 
 	for _, interval := range []string{"0", "-1", "ten", "NaN", "Inf", "1e300"} {

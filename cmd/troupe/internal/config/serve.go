@@ -41,6 +41,7 @@ type HTTPFlags struct {
 	APIKeysFile                  string    `name:"api-keys-file" placeholder:"FILE" help:"YAML file of keys with names, rate limits and weights; beside --api-key."`
 	AdminAPIKey                  string    `name:"admin-api-key" placeholder:"KEY" help:"Key that may list and cancel everybody's requests."`
 	EnableFaultInjection         bool      `negatable:"" help:"Add POST /debug/fault, which makes a batcher fail; for tests and demonstrations."`
+	EnableResponseStore          bool      `negatable:"" help:"Keep responses of /v1/responses in memory for a day, unless a request says store: false; or VLLM_ENABLE_RESPONSES_API_STORE=1."`
 	ServedModelName              []string  `sep:"none" placeholder:"NAME" help:"Names to answer to; the first is echoed and labels the metrics. The model's name if absent."`
 	EnableRequestIDHeaders       bool      `name:"enable-request-id-headers" negatable:"" help:"X-Request-Id on every response."`
 	SSLKeyfile                   string    `name:"ssl-keyfile" placeholder:"FILE" help:"PEM file of the TLS key; in --ssl-certfile if absent."`
