@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -37,6 +38,15 @@ func (s runes) has(r rune) bool {
 		}
 	}
 	return false
+}
+
+// key is s as a key of a map.
+func (s runes) key() string {
+	var b []byte
+	for _, c := range s {
+		b = binary.LittleEndian.AppendUint32(b, uint32(c))
+	}
+	return string(b)
 }
 
 var (

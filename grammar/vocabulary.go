@@ -69,6 +69,15 @@ func (v *Vocabulary) exists(id int32) bool { return id >= 0 && int(id) < len(v.t
 // Size returns the number of tokens.
 func (v *Vocabulary) Size() int { return len(v.tokens) }
 
+// Bytes returns the bytes of a token, nil if there is no such token. They must
+// not be changed.
+func (v *Vocabulary) Bytes(token int32) []byte {
+	if !v.exists(token) {
+		return nil
+	}
+	return v.tokens[token]
+}
+
 // MaskWords returns how many words a mask has.
 func (v *Vocabulary) MaskWords() int { return (len(v.tokens) + 63) / 64 }
 
