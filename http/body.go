@@ -1,55 +1,51 @@
 package http
 
 import (
-	"errors"
 	"io"
 	"mime"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/metrics"
 	"github.com/valyala/fasthttp"
 )
 
-const (
-	firstBodyBuffer = 16 << 10
-	// minBodyRate is the bytes per second that a body must keep up in either
-	// direction, so that nobody can hold a connection for ever.
-	minBodyRate = 16 << 10
-	// A server holds at most this many times its body limit in unparsed bodies.
-	bodyBudgetFactor = 8
-)
-
-// budget is the memory that bodies may take until they are parsed, in bytes.
-type budget struct{ left atomic.Int64 }
-
-func (b *budget) take(n int) bool {
-	if b.left.Add(-int64(n)) >= 0 {
-		return true
-	}
-	b.left.Add(int64(n))
-	return false
+// body is a request's body in memory of its own, from the first byte to release.
+// use must copy what it keeps for longer than that.
+type body struct {
+	bytes    []byte
+	transfer *transfer
 }
 
-func (b *budget) give(n int) { b.left.Add(int64(n)) }
+// release gives the memory back; it may be called more than once.
+func (b *body) release() {
+	b.bytes = nil
+	b.transfer.release()
+}
 
-// withBody reads the request's JSON body into memory of its own, lets use read
-// it, and forgets it: use must copy what it keeps for longer than that.
-func (s *Server) withBody(c *fiber.Ctx, use func(body []byte) error) error {
+// takeBody reads the request's JSON body. The caller releases it.
+func (s *Server) takeBody(c *fiber.Ctx) (*body, error) {
 	x := exchangeOf(c.Context())
 	if err := checkBodyHeaders(&c.Request().Header); err != nil {
-		return err
+		return nil, err
 	}
-	body, err := s.readBody(c.Context())
-	defer func() { s.bodies.give(cap(body)) }()
+	b := &body{transfer: s.newTransfer(c.Context().Conn(), x)}
+	if err := s.readBody(c.Context(), b); err != nil {
+		b.release()
+		return nil, err
+	}
+	x.requestBytes, x.bodyRead = len(b.bytes), true
+	return b, nil
+}
+
+// withBody reads the request's JSON body, lets use read it, and forgets it.
+func (s *Server) withBody(c *fiber.Ctx, use func(body []byte) error) error {
+	b, err := s.takeBody(c)
 	if err != nil {
 		return err
 	}
-	x.requestBytes, x.bodyRead = len(body), true
-	return use(body)
+	defer b.release()
+	return use(b.bytes)
 }
 
 // checkBodyHeaders accepts plain JSON.
@@ -65,96 +61,68 @@ func checkBodyHeaders(h *fasthttp.RequestHeader) error {
 }
 
 // readBody reads up to BodyLimit bytes. The buffer grows as bytes arrive, never
-// by what the client announces; its capacity is taken from the budget.
-func (s *Server) readBody(ctx *fasthttp.RequestCtx) ([]byte, error) {
+// by what the client announces.
+func (s *Server) readBody(ctx *fasthttp.RequestCtx, b *body) error {
 	size, limit := ctx.Request.Header.ContentLength(), s.opts.BodyLimit
-	if size > limit {
-		return nil, s.tooLarge(ctx)
+	if size > limit || len(ctx.Request.Header.Peek(announcedTooLarge)) > 0 {
+		return s.tooLarge(ctx)
 	}
 	stream := ctx.RequestBodyStream()
 	if stream == nil { // neither a length nor chunks: no body
-		return nil, nil
+		return nil
 	}
 	if size == chunked { // one more byte tells whether the limit is passed
 		size = limit + 1
 	}
-	start := time.Now()
-	var body []byte
 	for {
-		if len(body) == cap(body) {
-			grown, err := s.grow(body, size)
+		if len(b.bytes) == cap(b.bytes) {
+			grown, err := b.transfer.grow(b.bytes, size)
 			if err != nil {
 				ctx.SetConnectionClose()
-				return body, err
+				return err
 			}
-			body = grown
+			b.bytes = grown
 		}
-		n, err := stream.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
+		n, err := stream.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
 		switch {
-		case len(body) > limit:
-			return body, s.tooLarge(ctx)
+		case len(b.bytes) > limit:
+			return s.tooLarge(ctx)
 		case err == io.EOF:
-			return body, nil
+			return b.transfer.arrived(ctx)
 		case err != nil:
-			return body, bodyError(ctx, err)
+			return b.transfer.failed(ctx, err)
 		}
-		deadline := start.Add(transferTime(s.opts.ReadTimeout, len(body)))
-		if err := ctx.Conn().SetReadDeadline(deadline); err != nil {
-			return body, bodyError(ctx, err)
+		if err := b.transfer.progress(n); err != nil {
+			return b.transfer.failed(ctx, err)
 		}
 	}
 }
 
-// transferTime is how long numBytes of a body may take.
-func transferTime(grace time.Duration, numBytes int) time.Duration {
-	return grace + time.Duration(numBytes)*time.Second/minBodyRate
-}
+// announcedTooLarge is a header of our own that keeps what headerReceived found. A
+// client that sends it refuses itself.
+const announcedTooLarge = "X-Troupe-Body-Too-Large"
 
-// grow returns body with twice the capacity, at most size (but at least one
-// byte more, for the read that finds the end).
-func (s *Server) grow(body []byte, size int) ([]byte, error) {
-	next := max(min(max(2*cap(body), firstBodyBuffer), size), len(body)+1)
-	if !s.bodies.take(next) {
-		return body, &infer.Error{
-			Code:       infer.CodeOverloaded,
-			Message:    "The server holds too many unread request bodies",
-			RetryAfter: time.Second,
-		}
+// headerReceived is asked before the server waits for a body. One that will not
+// be read is taken for one in chunks, whose beginning nobody waits for, and is not
+// asked for with a 100: the refusal goes out at once.
+func (s *Server) headerReceived(h *fasthttp.RequestHeader) (unchanged fasthttp.RequestConfig) {
+	size := h.ContentLength()
+	isLarge := size > s.opts.BodyLimit
+	if size == 0 || !isLarge && s.keys.mayPass(s.keys.find(h), h, s.localPath(string(h.RequestURI()))) {
+		return unchanged
 	}
-	s.bodies.give(cap(body))
-	grown := make([]byte, len(body), next)
-	copy(grown, body)
-	return grown[:len(body):next], nil
+	h.Del(fasthttp.HeaderExpect)
+	if isLarge {
+		h.Set(announcedTooLarge, "1")
+	}
+	if size > 0 {
+		h.SetContentLength(chunked)
+	}
+	return unchanged
 }
 
 func (s *Server) tooLarge(ctx *fasthttp.RequestCtx) error {
 	ctx.SetConnectionClose()
 	return infer.Errorf(infer.CodeTooLarge, "", "The request body is larger than the limit of %d bytes", s.opts.BodyLimit)
-}
-
-// bodyError says why a body did not arrive. The connection is at an unknown
-// place in it and is closed.
-func bodyError(ctx *fasthttp.RequestCtx, err error) error {
-	ctx.SetConnectionClose()
-	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return &statusError{fiber.StatusRequestTimeout, "The request body did not arrive in time"}
-	}
-	return infer.Errorf(infer.CodeMalformed, "", "The request body could not be read to its end")
-}
-
-// expect answers "Expect: 100-continue": a body that is too large is refused
-// before it is sent.
-func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
-	if ctx.Request.Header.ContentLength() <= s.opts.BodyLimit {
-		return fasthttp.StatusContinue
-	}
-	problem := problemOf(s.tooLarge(ctx))
-	writeProblem(ctx, problem)
-	lingerOnClose(ctx.Conn())
-	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{
-		Handler: noRoute, Method: string(ctx.Method()), Status: problem.Status, ResponseBytes: len(ctx.Response.Body()),
-	})
-	return fasthttp.StatusRequestEntityTooLarge
 }

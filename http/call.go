@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/valyala/fasthttp"
 )
 
 // call is one use of the generator: from the moment its body has been read to
@@ -13,14 +14,74 @@ import (
 // failed write, Shutdown) with the stream, which may not exist yet.
 type call struct {
 	generates bool               // counts as load
+	conn      net.Conn           // the client's
+	probing   probing            // how to tell a client that is done talking from one that has gone
 	gone      chan struct{}      // closed when the client has left
-	admission context.CancelFunc // ends Generate
+	news      chan struct{}      // holds a value when gone is closed, or a sign of life is due
+	ctx       context.Context    // ends when the call is cancelled
+	admission context.CancelFunc // ends ctx
 	stop      func()             // ends the watch
 	meter     *meter             // nil until admitted
 
-	mu     sync.Mutex
-	stream infer.Stream       // nil until admitted
-	reason infer.CancelReason // "" until cancelled
+	mu          sync.Mutex
+	stream      infer.Stream       // nil until admitted
+	reason      infer.CancelReason // "" until cancelled
+	isAnswering bool               // nothing may be put before the answer any more
+}
+
+// probing is what is done when a client has closed its sending half: it has gone,
+// or it waits for its answer and has nothing more to say. TCP tells which once
+// something is sent: who has gone answers with a reset.
+type probing uint8
+
+const (
+	probeNothing probing = iota // the connection tells both apart by itself, or no probe is known
+	probeInterim                // a 100 Continue, until the answer begins; HTTP/1.1 has clients skip it
+	probeNever                  // it is taken to have gone: TLS has no halves
+)
+
+func probingOf(ctx *fasthttp.RequestCtx) probing {
+	_, isTCP := underTLS(ctx.Conn()).LocalAddr().(*net.TCPAddr)
+	switch {
+	case ctx.IsTLS():
+		return probeNever
+	case isTCP && ctx.Request.Header.IsHTTP11():
+		return probeInterim
+	}
+	return probeNothing
+}
+
+var interim = []byte("HTTP/1.1 100 Continue\r\n\r\n")
+
+// halfClosed is called when the client has closed its sending half. It does not block.
+func (c *call) halfClosed() {
+	if c.probing == probeNever {
+		c.cancel(infer.CancelClientGone)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.isAnswering: // an event stream writes a comment, and sees what comes of it
+		c.tell()
+	case c.probing == probeInterim:
+		writeNow(c.conn, interim)
+	}
+}
+
+// tell wakes the reader of news.
+func (c *call) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// answers notes that the answer begins.
+func (c *call) answers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isAnswering = true
 }
 
 // cancel asks for the end of the generation; only the first reason counts.
@@ -37,6 +98,7 @@ func (c *call) cancel(reason infer.CancelReason) {
 	}
 	if reason == infer.CancelClientGone {
 		close(c.gone)
+		c.tell()
 	}
 }
 
@@ -102,16 +164,17 @@ func (s *callSet) cancelAll(reason infer.CancelReason) bool {
 }
 
 // begin registers a call and starts the watch over its client. end must be
-// called when the answer is over.
-func (s *Server) begin(conn net.Conn, generates bool) (*call, context.Context) {
-	ctx, cancel := context.WithCancel(context.Background())
-	x := &call{generates: generates, gone: make(chan struct{}), admission: cancel}
+// called when the answer is over, or before it is written in one piece.
+func (s *Server) begin(ctx *fasthttp.RequestCtx, generates bool) *call {
+	x := &call{generates: generates, conn: ctx.Conn(), probing: probingOf(ctx), gone: make(chan struct{}), news: make(chan struct{}, 1)}
+	x.ctx, x.admission = context.WithCancel(context.Background())
 	s.calls.add(x)
-	x.stop = s.watcher.watch(conn, func() { x.cancel(infer.CancelClientGone) })
-	return x, ctx
+	x.stop = s.watcher.watch(x.conn, watched{half: x.halfClosed, gone: func() { x.cancel(infer.CancelClientGone) }})
+	return x
 }
 
 func (s *Server) end(x *call) {
+	x.answers()
 	x.stop()
 	x.admission()
 	s.calls.remove(x)

@@ -53,6 +53,16 @@ type streamConn interface {
 type lingerConn struct {
 	streamConn
 	linger atomic.Bool
+	// spilled: the watcher has discarded bytes, so that what follows makes no sense.
+	spilled atomic.Bool
+}
+
+// Read implements net.Conn. A connection of which bytes were discarded has ended.
+func (c *lingerConn) Read(p []byte) (int, error) {
+	if c.spilled.Load() {
+		return 0, io.EOF
+	}
+	return c.streamConn.Read(p)
 }
 
 // Close implements net.Conn.

@@ -19,6 +19,7 @@
 // if the reader leaves before the end. What is counted, logged, charged to a key
 // and shown to administrators comes from there.
 //
-// A client that closes its connection, or its sending half, is gone: the request
-// is cancelled at once, streaming or not.
+// A client that closes its connection is gone: the request is cancelled at once,
+// streaming or not. One that closes its sending half may still read; probing in
+// call.go says how the two are told apart.
 package http

@@ -137,8 +137,11 @@ func (e *events) next() (chunk []byte, err error) {
 		return e.write(), nil
 	case <-tick:
 		return e.signOfLife(), nil
-	case <-e.call.gone:
-		return nil, errClientGone
+	case <-e.call.news:
+		if e.call.hasGone() {
+			return nil, errClientGone
+		}
+		return append(e.buf[:0], openai.KeepAlive...), nil // a client that has gone answers with a reset
 	}
 }
 
@@ -209,8 +212,14 @@ func (e *events) Close() error {
 		e.keepAlive.Stop()
 	}
 	status := fasthttp.StatusOK
-	if !e.ended {
+	switch {
+	case e.call.meter.entry.isOver: // it knows: both must say the same
+		status = e.call.meter.entry.Status
+	case !e.ended:
 		status = metrics.StatusClientGone
+		e.call.meter.status = status
+	}
+	if !e.ended {
 		e.call.cancel(infer.CancelClientGone)
 	}
 	e.server.end(e.call)

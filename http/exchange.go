@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -17,6 +18,7 @@ import (
 const (
 	noRoute     = "none" // the handler label of paths that match no route
 	maxLogPath  = 256
+	maxMethod   = 16 // bytes; the longest that is served has seven
 	exchangeKey = "troupe.exchange"
 	chunked     = -1 // fasthttp's content length of a body that comes in chunks
 )
@@ -31,6 +33,7 @@ type exchange struct {
 	responseID   string // chatcmpl-… or cmpl-…; "" until the body has been understood
 	key          *key   // that the request was sent with; nil = none
 	requestBytes int
+	heldBytes    int  // of an answer that is too large to be looked at again, 0 = it is not
 	bodyRead     bool // the whole body was read
 	streamed     bool // the answer ends with its event stream, not with the handler
 	// streamError is why an event stream broke off, "" if it did not: the status
@@ -49,21 +52,25 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 // serve is the outermost handler: everything that holds for each request,
 // whatever its route, is here.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
-	x := &exchange{start: time.Now(), route: noRoute, method: string(ctx.Method())}
+	x := &exchange{start: time.Now(), route: noRoute, method: shownMethod(ctx.Method())}
 	ctx.SetUserValue(exchangeKey, x)
 	defer s.finishHandler(ctx, x)
-	if root := s.opts.RootPath; root != "" {
-		if rest, ok := strings.CutPrefix(string(ctx.URI().PathOriginal()), root); ok && strings.HasPrefix(rest, "/") {
-			ctx.URI().SetPath(rest)
-		}
+	sent := string(ctx.URI().PathOriginal())
+	path := s.localPath(sent)
+	if path != sent {
+		ctx.URI().SetPath(path)
 	}
-	path := string(ctx.URI().PathOriginal())
 	x.path = path[:min(len(path), maxLogPath)]
 	s.takeRequestID(ctx, x)
+	if !bytes.HasPrefix(ctx.Request.Header.Protocol(), []byte("HTTP/1.")) {
+		ctx.SetConnectionClose()
+		writeProblem(ctx, statusProblem(fasthttp.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1 and HTTP/1.0"))
+		return
+	}
 	if s.cors(ctx) {
 		return
 	}
-	if x.key = s.keys.find(ctx); !s.keys.mayPass(x.key, ctx, path) {
+	if x.key = s.keys.find(&ctx.Request.Header); !s.keys.mayPass(x.key, &ctx.Request.Header, path) {
 		if _, ok := generating[path]; ok {
 			s.ledger.open(x, path).refused(fasthttp.StatusUnauthorized, nil)
 		}
@@ -77,10 +84,31 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	s.routes(ctx)
 }
 
+// shownMethod is a method as logs and metrics have it: a client may send any word,
+// of any length.
+func shownMethod(sent []byte) string {
+	shown := []byte(string(sent[:min(len(sent), maxMethod)]))
+	for i, c := range shown {
+		if c <= ' ' || c > '~' || c == '"' {
+			shown[i] = '?'
+		}
+	}
+	return string(shown)
+}
+
+// localPath takes the prefix that a proxy has added off a path.
+func (s *Server) localPath(path string) string {
+	if rest, ok := strings.CutPrefix(path, s.opts.RootPath); ok && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
+}
+
 // finishHandler runs when the handler has returned or panicked.
 func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 	if r := recover(); r != nil {
 		x.streamed = false
+		x.name()
 		s.logPanic(x, r)
 		ctx.Response.Reset()
 		refuse(ctx, errPanic)
@@ -93,7 +121,10 @@ func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 		_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
 		return
 	}
-	size := len(ctx.Response.Body())
+	size := x.heldBytes
+	if size == 0 {
+		size = len(ctx.Response.Body())
+	}
 	_ = ctx.SetWriteDeadline(time.Now().Add(transferTime(s.opts.WriteTimeout, size)))
 	s.observe(x, ctx.Response.StatusCode(), size)
 }
@@ -135,6 +166,19 @@ func (x *exchange) logAttrs() []slog.Attr {
 		attrs = append(attrs, slog.String("request_id", x.requestID))
 	}
 	return attrs
+}
+
+// name returns what a failure can be found by in the log: the client's id, or the
+// response's, or a fresh one.
+func (x *exchange) name() string {
+	switch {
+	case x.requestID != "":
+		return x.requestID
+	case x.responseID != "":
+		return x.responseID
+	}
+	x.requestID = newID()
+	return x.requestID
 }
 
 // takeRequestID takes the client's id, and gives the response one if the server

@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 type fakeGenerator struct {
 	generate func(context.Context, *infer.Request) (infer.Stream, error)
 	tokenize func(*infer.TokenizeRequest) (*infer.TokenizeResult, error)
-	health   func() error
+	// tokenizing runs before tokenize.
+	tokenizing func(context.Context) error
+	health     func() error
 }
 
 var _ infer.Generator = (*fakeGenerator)(nil)
@@ -42,7 +44,12 @@ func (g *fakeGenerator) Generate(ctx context.Context, r *infer.Request) (infer.S
 	return g.generate(ctx, r)
 }
 
-func (g *fakeGenerator) Tokenize(_ context.Context, r *infer.TokenizeRequest) (*infer.TokenizeResult, error) {
+func (g *fakeGenerator) Tokenize(ctx context.Context, r *infer.TokenizeRequest) (*infer.TokenizeResult, error) {
+	if g.tokenizing != nil {
+		if err := g.tokenizing(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return g.tokenize(r)
 }
 

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"time"
@@ -28,37 +27,72 @@ func (s *Server) generate(path string, p parse) fiber.Handler {
 				e.refused(c.Response().StatusCode(), err)
 			}
 		}()
-		req, err := s.readCall(c, p)
+		b, err := s.takeBody(c)
 		if err != nil {
 			return err
 		}
-		if err := s.follow(req, x.key); err != nil {
+		defer b.release()
+		call := s.begin(c.Context(), true)
+		streamed := false
+		defer func() {
+			if !streamed { // else the event stream ends the call
+				s.end(call)
+			}
+		}()
+		req, stream, err := s.admit(c, call, e, unparsed{b, p})
+		switch {
+		case err != nil && call.hasGone():
+			return clientGone(c.Context())
+		case err != nil:
 			return err
 		}
-		s.keys.sign(req.Request, x.key)
-		e.identify(req.Request)
-		x.responseID = req.Reply.ID
-		if len(req.Ignored) > 0 {
-			s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)
+		admitted = true
+		call.meter = &meter{Stream: s.keep(req, x.key, call, stream), entry: e, call: call}
+		call.attach(call.meter)
+		if !req.Reply.Stream {
+			return s.answer(c.Context(), call, req)
 		}
-		return s.run(c.Context(), req, func(call *call, stream infer.Stream) infer.Stream {
-			admitted = true
-			call.meter = &meter{Stream: s.keep(req, x.key, call, stream), entry: e, call: call}
-			return call.meter
-		})
+		streamed = true
+		return s.stream(c.Context(), call, req)
 	}
 }
 
-// readCall reads the body and takes the request off its key's limits.
-func (s *Server) readCall(c *fiber.Ctx, p parse) (req *openai.Call, err error) {
-	err = s.withBody(c, func(body []byte) (err error) {
-		if err := exchangeOf(c.Context()).key.admit(time.Now()); err != nil {
-			return err
-		}
-		req, err = p(body, &s.profile, envelope(c))
-		return err
-	})
-	return req, err
+// unparsed is a body with what parses it.
+type unparsed struct {
+	*body
+	parse parse
+}
+
+// admit prepares a request and hands it to the generator, when it is its turn.
+// Every refusal comes before the first byte, as a status of its own. The clock of
+// the request runs from here on, the wait for its turn included.
+func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*openai.Call, infer.Stream, error) {
+	x := exchangeOf(c.Context())
+	envelope := envelope(c)
+	if err := x.key.admit(time.Now()); err != nil {
+		return nil, nil, err
+	}
+	leave, err := s.gate.enter(call.ctx, len(body.bytes))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	req, err := body.parse(body.bytes, &s.profile, envelope)
+	body.release()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.follow(req, x.key); err != nil {
+		return nil, nil, err
+	}
+	s.keys.sign(req.Request, x.key)
+	e.identify(req.Request)
+	x.responseID = req.Reply.ID
+	if len(req.Ignored) > 0 {
+		s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)
+	}
+	stream, err := s.opts.Generator.Generate(call.ctx, req.Request)
+	return req, stream, err
 }
 
 // envelope copies what a request needs of its headers.
@@ -73,40 +107,21 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 	}
 }
 
-// run admits a request and answers it. Every refusal comes before the first
-// byte, as a status of its own. An admitted stream is read through what admitted
-// makes of it.
-func (s *Server) run(ctx *fasthttp.RequestCtx, req *openai.Call, admitted func(*call, infer.Stream) infer.Stream) error {
-	x, admission := s.begin(ctx.Conn(), true)
-	streamed := false
-	defer func() {
-		if !streamed { // else the event stream ends the call
-			s.end(x)
-		}
-	}()
-	stream, err := s.opts.Generator.Generate(admission, req.Request)
-	switch {
-	case err != nil && x.hasGone():
-		return clientGone(ctx)
-	case err != nil:
-		return err
-	}
-	stream = admitted(x, stream)
-	x.attach(stream)
-	if !req.Reply.Stream {
-		return s.answer(ctx, x, req, stream)
-	}
-	events := s.newEvents(ctx, x, req.NewStream(), stream)
-	streamed = true
+// stream answers with events, which the connection's goroutine pulls and which
+// end the call.
+func (s *Server) stream(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) error {
+	events := s.newEvents(ctx, x, req.NewStream(), x.meter)
+	x.answers()
 	ctx.SetContentType("text/event-stream; charset=utf-8")
 	ctx.Response.Header.Set(fiber.HeaderCacheControl, "no-cache")
 	ctx.Response.Header.Set("X-Accel-Buffering", "no") // proxies must not hold chunks back
+	events.exchange.streamed = true
 	if !ctx.Request.Header.IsHTTP11() {
-		return s.answerBuffered(ctx, events)
+		writeUntilClose(ctx, events)
+		return nil
 	}
 	ctx.Response.ImmediateHeaderFlush = true
 	ctx.Response.SetBodyStream(events, -1)
-	events.exchange.streamed = true
 	return nil
 }
 
@@ -117,48 +132,52 @@ func clientGone(ctx *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// answer waits for the whole output and writes one body.
-func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call, stream infer.Stream) error {
+// answer waits for the whole output and writes one body. The call is its reader's,
+// so that what a client does not get costs no more than the way to the limit.
+func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) (err error) {
+	held := s.newHeld()
 	over := false
 	defer func() {
-		if !over {
-			x.cancel(infer.CancelAdmin)
+		if over {
+			return
 		}
+		held.release()
+		if err != nil {
+			x.meter.status = problemOf(err).Status
+		}
+		x.cancel(infer.CancelAdmin)
 	}()
 	collector := req.NewBody()
 	var pending []infer.Event
 	for {
 		select {
 		case <-x.gone:
+			x.meter.status = metrics.StatusClientGone
 			return clientGone(ctx)
-		case <-stream.Ready():
+		case <-x.meter.Ready():
 		}
-		pending = stream.Drain(pending[:0])
+		pending = x.meter.Drain(pending[:0])
 		for i := range pending {
 			final := pending[i].Final
 			if final == nil {
+				if err := held.addDelta(&pending[i].Delta); err != nil {
+					return err
+				}
 				collector.Add(&pending[i].Delta)
 				continue
 			}
 			over = true
-			if final.Err != nil {
+			switch {
+			case x.meter.entry.Status == metrics.StatusClientGone:
+				held.release()
+				return clientGone(ctx)
+			case final.Err != nil:
+				held.release()
 				refuse(ctx, final.Err) // the generator has logged it
 				return nil
 			}
-			writeJSON(ctx, fasthttp.StatusOK, collector.AppendBody(nil, final))
+			held.write(ctx, collector.AppendBody(held.buffer(), final))
 			return nil
 		}
 	}
-}
-
-// answerBuffered sends the events of a stream as one body: HTTP/1.0 has no
-// chunks to send them in.
-func (s *Server) answerBuffered(ctx *fasthttp.RequestCtx, events *events) error {
-	defer events.Close()
-	var body bytes.Buffer
-	if _, err := events.WriteTo(&body); err != nil {
-		return clientGone(ctx)
-	}
-	ctx.Response.SetBodyRaw(body.Bytes())
-	return nil
 }

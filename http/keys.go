@@ -84,11 +84,11 @@ func checkKeys(keys []Key) error {
 
 // find returns the key that a request was sent with, nil if it has none or an
 // unknown one.
-func (r *keyring) find(ctx *fasthttp.RequestCtx) *key {
+func (r *keyring) find(h *fasthttp.RequestHeader) *key {
 	if len(r.keys) == 0 {
 		return nil
 	}
-	scheme, token, _ := strings.Cut(string(ctx.Request.Header.Peek(fiber.HeaderAuthorization)), " ")
+	scheme, token, _ := strings.Cut(string(h.Peek(fiber.HeaderAuthorization)), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (r *keyring) find(ctx *fasthttp.RequestCtx) *key {
 // mayPass reports whether a request may go on with its key, which may be nil.
 // path is the one that routes are matched with, byte by byte, so no other
 // spelling reaches a guarded route.
-func (r *keyring) mayPass(k *key, ctx *fasthttp.RequestCtx, path string) bool {
+func (r *keyring) mayPass(k *key, h *fasthttp.RequestHeader, path string) bool {
 	isGuarded := slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
-	return k != nil || r.isOpen || !isGuarded || ctx.IsOptions()
+	return k != nil || r.isOpen || !isGuarded || h.IsOptions()
 }
 
 // admin wraps a handler that only administrators may call. Without an

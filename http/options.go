@@ -72,6 +72,7 @@ type Options struct {
 	RootPath string // prefix added by a proxy; taken off paths that carry it
 
 	BodyLimit    int           // bytes; 0 = 64 MiB. Beyond: 413
+	AnswerLimit  int           // bytes that an answer in one piece may take, on the way included; 0 = 128 MiB. Beyond: 400
 	HeaderLimit  int           // bytes of request line and headers; 0 = 32 KiB. Beyond: 431
 	ReadTimeout  time.Duration // for the headers, and the grace of a stalled body; 0 = 30 s
 	IdleTimeout  time.Duration // between two requests of a connection; 0 = 75 s
@@ -84,6 +85,7 @@ type Options struct {
 
 const (
 	defaultBodyLimit       = 64 << 20
+	defaultAnswerLimit     = 128 << 20
 	defaultHeaderLimit     = 32 << 10
 	defaultReadTimeout     = 30 * time.Second
 	defaultIdleTimeout     = 75 * time.Second
@@ -102,6 +104,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.RootPath = strings.TrimRight(o.RootPath, "/")
 	setDefault(&o.BodyLimit, defaultBodyLimit)
+	setDefault(&o.AnswerLimit, defaultAnswerLimit)
 	setDefault(&o.HeaderLimit, defaultHeaderLimit)
 	setDefault(&o.ReadTimeout, defaultReadTimeout)
 	setDefault(&o.IdleTimeout, defaultIdleTimeout)
@@ -121,7 +124,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate refuses what no default can mend.
 func (o *Options) validate() error {
 	for name, value := range map[string]int{
-		"BodyLimit": o.BodyLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
+		"BodyLimit": o.BodyLimit, "AnswerLimit": o.AnswerLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
 		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
 	} {
 		if value < 0 {

@@ -64,7 +64,7 @@ func writeJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {
 // fail answers with an error that a handler returned. The cause of an internal
 // one goes to the log only.
 func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
-	if status := refuse(ctx, err); status == http.StatusInternalServerError {
+	if status := refuse(ctx, err); status == http.StatusInternalServerError { // and it has a name by now
 		s.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "request failed", append(exchangeOf(ctx).logAttrs(), slog.Any("error", err))...)
 	}
 }
@@ -72,6 +72,10 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, err error) {
 // refuse answers with an error that needs no line in the log, or has one.
 func refuse(ctx *fasthttp.RequestCtx, err error) (status int) {
 	problem := problemOf(err)
+	if problem.Status == http.StatusInternalServerError {
+		problem.RequestID = exchangeOf(ctx).name()
+		ctx.Response.Header.Set(openai.HeaderRequestID, problem.RequestID)
+	}
 	writeProblem(ctx, problem)
 	if wait := infer.AsError(err).RetryAfter; wait > 0 {
 		ctx.Response.Header.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(wait.Seconds()))))

@@ -76,8 +76,9 @@ func errorCode(err error) string {
 	return string(infer.AsError(err).Code)
 }
 
-// finished closes the entry of a request that ended with f.
-func (e *entry) finished(f *infer.Final, clientLeft bool) {
+// finished closes the entry of a request that ended with f. status is what the
+// client was answered, whatever f says; 0 = it follows from f.
+func (e *entry) finished(f *infer.Final, status int) {
 	e.NumPromptTokens, e.NumOutputTokens, e.NumCachedTokens = f.Usage.NumPromptTokens, f.Usage.NumCompletionTokens, f.Usage.NumCachedTokens
 	e.NumRecoveries = f.NumRecoveries
 	e.FinishReason = f.FinishReason.String()
@@ -88,8 +89,8 @@ func (e *entry) finished(f *infer.Final, clientLeft bool) {
 			e.Status = problemOf(f.Err).Status
 		}
 	}
-	if clientLeft && f.FinishReason == infer.FinishAbort {
-		e.Status = metrics.StatusClientGone
+	if status != 0 {
+		e.Status = status
 	}
 	if f.Metrics != nil {
 		e.Metrics = openai.AppendMetrics(nil, f.Metrics)
@@ -113,6 +114,7 @@ type meter struct {
 	entry   *entry
 	call    *call
 	charged int // tokens
+	status  int // that the answer ended with before the stream did, 0 = it did not
 }
 
 // Drain implements infer.Stream.
@@ -123,7 +125,10 @@ func (m *meter) Drain(buf []infer.Event) []infer.Event {
 	for i := before; i < len(buf); i++ {
 		if f := buf[i].Final; f != nil {
 			numTokens = f.Usage.NumPromptTokens + f.Usage.NumCompletionTokens - m.charged
-			m.entry.finished(f, m.call.hasGone())
+			if m.status == 0 && f.FinishReason == infer.FinishAbort && m.call.hasGone() {
+				m.status = metrics.StatusClientGone
+			}
+			m.entry.finished(f, m.status)
 			continue
 		}
 		numTokens += len(buf[i].Delta.TokenIDs)
@@ -143,7 +148,7 @@ func (m *meter) settle() {
 	m.entry.ledger.settling.Go(func() {
 		defer func() {
 			if recover() != nil { // nobody is left to tell; the entry must not stay open
-				m.entry.finished(&infer.Final{FinishReason: infer.FinishError, Err: infer.Internal(errPanic)}, false)
+				m.entry.finished(&infer.Final{FinishReason: infer.FinishError, Err: infer.Internal(errPanic)}, m.status)
 			}
 		}()
 		var buf []infer.Event

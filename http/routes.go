@@ -127,43 +127,12 @@ func (s *Server) models(c *fiber.Ctx) error {
 
 func (s *Server) model(c *fiber.Ctx) error {
 	name, err := url.PathUnescape(c.Params("*"))
-	if err != nil || !slices.Contains(s.profile.Model.ServedNames, name) {
+	if err != nil { // no model has such a name; it is shown as it was sent
+		return openai.ModelNotFound(c.Params("*"))
+	}
+	if !slices.Contains(s.profile.Model.ServedNames, name) {
 		return openai.ModelNotFound(name)
 	}
 	writeJSON(c.Context(), http.StatusOK, openai.AppendModel(nil, s.profile.Model, name, s.created))
 	return nil
-}
-
-func (s *Server) tokenize(c *fiber.Ctx) error {
-	return s.withBody(c, func(body []byte) error {
-		req, err := openai.ParseTokenize(body, &s.profile)
-		if err != nil {
-			return err
-		}
-		x, ctx := s.begin(c.Context().Conn(), false)
-		defer s.end(x)
-		res, err := s.opts.Generator.Tokenize(ctx, req)
-		if err != nil {
-			return err
-		}
-		writeJSON(c.Context(), http.StatusOK, openai.AppendTokenized(nil, res, s.profile.Model))
-		return nil
-	})
-}
-
-func (s *Server) detokenize(c *fiber.Ctx) error {
-	return s.withBody(c, func(body []byte) error {
-		ids, err := openai.ParseDetokenize(body, &s.profile)
-		if err != nil {
-			return err
-		}
-		x, ctx := s.begin(c.Context().Conn(), false)
-		defer s.end(x)
-		text, err := s.opts.Generator.Detokenize(ctx, ids)
-		if err != nil {
-			return err
-		}
-		writeJSON(c.Context(), http.StatusOK, openai.AppendDetokenized(nil, text))
-		return nil
-	})
 }

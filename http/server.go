@@ -40,10 +40,14 @@ type Server struct {
 	conns    connSet
 	calls    callSet
 	ledger   *ledger
-	bodies   budget
 	draining atomic.Bool
 
 	responses responseStore
+
+	gate              *gate
+	transfers         transfers
+	bodies, strangers budget // of clients who may, and of those who lack the key that others have
+	answers           budget
 
 	mu        sync.Mutex // guards listeners, and draining against them
 	listeners []*listener
@@ -68,8 +72,12 @@ func New(o Options) (*Server, error) {
 	s.ledger = newLedger(&o, s.keys.hasAdmin && o.Inspector != nil)
 	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
 	s.calls.calls = make(map[*call]struct{})
+	s.gate = newGate()
 	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)
 	s.responses.isOn = o.ResponseStore
+	s.strangers.left.Store(int64(o.BodyLimit))
+	s.answers.left.Store(int64(o.AnswerLimit) * answerBudgetFactor)
+	s.transfers.active = make(map[*transfer]struct{})
 	s.setUp()
 	return s, nil
 }
@@ -97,7 +105,7 @@ func (s *Server) setUp() {
 	s.http = app.Server()
 	s.http.Handler = s.serve
 	s.http.ErrorHandler = s.parseError
-	s.http.ExpectHandler = s.expect
+	s.http.HeaderReceived = s.headerReceived
 	s.http.ConnState = s.conns.track
 	s.http.CloseOnShutdown = true
 }

@@ -19,28 +19,29 @@ type watcher struct {
 
 	mu      sync.Mutex
 	next    uint64
-	watched map[uint64]watched
+	watched map[uint64]*polled
 }
 
-type watched struct {
+// polled is a connection with whom to call.
+type polled struct {
+	watched
 	conn net.Conn
-	gone func()
 }
 
 func newWatcher() (*watcher, error) {
-	w := &watcher{quit: make(chan struct{}), done: make(chan struct{}), watched: make(map[uint64]watched)}
+	w := &watcher{quit: make(chan struct{}), done: make(chan struct{}), watched: make(map[uint64]*polled)}
 	go w.loop()
 	return w, nil
 }
 
-// watch calls gone, from the watcher's goroutine, when c's peer has closed the
-// connection or its sending half. gone must not block.
-func (w *watcher) watch(c net.Conn, gone func()) (stop func()) {
+// watch calls the functions of x from the watcher's goroutine; see watched. stop
+// must be called before the connection is read again.
+func (w *watcher) watch(c net.Conn, x watched) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next++
 	id := w.next
-	w.watched[id] = watched{c, gone}
+	w.watched[id] = &polled{x, c}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -66,9 +67,13 @@ func (w *watcher) poll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, x := range w.watched {
-		if peerGone(x.conn) {
+		switch isHalf, isGone := peek(x.conn); {
+		case isGone:
 			delete(w.watched, id)
 			x.gone()
+		case isHalf && !x.isHalf:
+			x.isHalf = true
+			x.half()
 		}
 	}
 }

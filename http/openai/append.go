@@ -52,6 +52,24 @@ func appendEscaped[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, s[start:]...)
 }
 
+// escapedSize returns the most bytes that appendEscaped makes of s.
+func escapedSize(s string) int {
+	size, perStray := len(s), 0
+	if !utf8.ValidString(s) {
+		perStray = len("\uFFFD") - 1
+	}
+	for i := range len(s) {
+		switch {
+		case plain[s[i]]:
+		case s[i] < utf8.RuneSelf:
+			size += len(`\u0000`) - 1
+		default:
+			size += perStray
+		}
+	}
+	return size
+}
+
 // runeSize returns the length of the character at s[i], 0 if it is not valid.
 func runeSize[T string | []byte](s T, i int) int {
 	var b [utf8.UTFMax]byte

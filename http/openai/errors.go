@@ -42,6 +42,9 @@ type Problem struct {
 	Reason  string // error.reason: OpenAI's own code word, for clients that match on it
 	Param   string // "" is written as null
 	Message string
+	// RequestID is what an internal error can be found by in the server's log; "" is
+	// left out.
+	RequestID string
 }
 
 // FromError looks err up in the table of codes. An unknown code is internal, and
@@ -67,5 +70,8 @@ func (p Problem) AppendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(p.Status), 10)
 	dst = append(dst, `,"reason":`...)
 	dst = appendString(dst, p.Reason)
+	if p.RequestID != "" {
+		dst = appendString(append(dst, `,"request_id":`...), p.RequestID)
+	}
 	return append(dst, "}}"...)
 }

@@ -54,7 +54,9 @@ func (r *Reply) NewStream() *Stream {
 func (s *Stream) AppendStart(dst []byte) []byte { return dst }
 
 // AppendBroken implements StreamWriter.
-func (s *Stream) AppendBroken(dst []byte, err *infer.Error) []byte { return AppendErrorEvent(dst, err) }
+func (s *Stream) AppendBroken(dst []byte, err *infer.Error) []byte {
+	return s.appendError(dst, err)
+}
 
 // AppendDelta appends the chunks of one delta; none if it says nothing.
 func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
@@ -181,7 +183,7 @@ func (s *Stream) appendCompletionLogprobs(dst []byte, d *infer.Delta, choice *ch
 // AppendFinal appends the end of the stream: usage if asked for, or the error.
 func (s *Stream) AppendFinal(dst []byte, f *infer.Final) []byte {
 	if f.Err != nil {
-		return AppendErrorEvent(dst, f.Err)
+		return s.appendError(dst, f.Err)
 	}
 	if s.reply.IncludeUsage {
 		dst = append(append(dst, s.head...), `],"usage":`...)
@@ -192,8 +194,13 @@ func (s *Stream) AppendFinal(dst []byte, f *infer.Final) []byte {
 	return append(dst, done...)
 }
 
-// AppendErrorEvent appends an error and the end of the stream.
-func AppendErrorEvent(dst []byte, err *infer.Error) []byte {
-	dst = FromError(err).AppendJSON(append(dst, "data: "...))
+// appendError appends an error and the end of the stream. An internal one says by
+// which id it can be found in the log: the response's.
+func (s *Stream) appendError(dst []byte, err *infer.Error) []byte {
+	p := FromError(err)
+	if err.Code == infer.CodeInternal {
+		p.RequestID = s.reply.ID
+	}
+	dst = p.AppendJSON(append(dst, "data: "...))
 	return append(append(dst, "\n\n"...), done...)
 }

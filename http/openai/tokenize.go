@@ -31,6 +31,16 @@ func ParseTokenize(body []byte, p *Profile) (*infer.TokenizeRequest, error) {
 	return r, nil
 }
 
+// TokenizedSize returns how many bytes AppendTokenized may append.
+func TokenizedSize(res *infer.TokenizeResult) int {
+	const frame, perToken = 128, 8 // digits and a comma; ids are below ten million
+	size := frame + perToken*len(res.TokenIDs)
+	for _, s := range res.TokenStrs {
+		size += escapedSize(s) + 3
+	}
+	return size
+}
+
 // AppendTokenized appends the answer to POST /tokenize.
 func AppendTokenized(dst []byte, res *infer.TokenizeResult, m *infer.ModelInfo) []byte {
 	dst = append(dst, `{"count":`...)
@@ -57,7 +67,7 @@ func AppendTokenized(dst []byte, res *infer.TokenizeResult, m *infer.ModelInfo) 
 func ParseDetokenize(body []byte, p *Profile) ([]int32, error) {
 	o := parseBody(body)
 	p.checkModel(o)
-	ids := o.tokenIDList("tokens", p.Model.VocabSize, 0)
+	ids := o.tokenIDList("tokens", p.Model.VocabSize, p.Model.MaxListedTokens())
 	if ids == nil {
 		o.fail(infer.CodeMalformed, "tokens", "is required: a list of token ids")
 	}
@@ -66,6 +76,9 @@ func ParseDetokenize(body []byte, p *Profile) ([]int32, error) {
 	}
 	return ids, nil
 }
+
+// DetokenizedSize returns how many bytes AppendDetokenized may append.
+func DetokenizedSize(text string) int { return len(`{"prompt":""}`) + escapedSize(text) }
 
 // AppendDetokenized appends the answer to POST /detokenize.
 func AppendDetokenized(dst []byte, text string) []byte {

@@ -135,7 +135,7 @@ func TestErrorInMidStream(t *testing.T) {
 	got := stream(call, &infer.Final{Err: infer.Internal(bytes.ErrTooLarge)}, infer.Delta{Text: "x", NumOutputTokens: 1})
 	require.True(t, strings.HasSuffix(got, lines(
 		chatHead+`{"index":0,"delta":{"content":"x"},"logprobs":null,"finish_reason":null}]}`,
-		`data: {"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500,"reason":"internal_error"}}`,
+		`data: {"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500,"reason":"internal_error","request_id":"chatcmpl-0123"}}`,
 		`data: [DONE]`,
 	)), got)
 	require.NotContains(t, got, "usage")
