@@ -263,7 +263,7 @@ func TestLaterFeaturesAreRefusedByName(t *testing.T) {
 		require.Contains(t, []int{400, 501}, r.Status, field)
 		require.Contains(t, string(r.Body), field)
 	}
-	require.Contains(t, []int{404, 501}, s.do("POST", "/v1/responses", `{"input":"x"}`).Status)
+	require.Contains(t, []int{404, 501}, s.do("POST", "/v1/embeddings", `{"input":"x"}`).Status)
 	s.refused(400, "/v1/completions", `{"prompt":"a","suffix":"b"}`)
 	s.chat(with(base, obj{"response_format": obj{"type": "text"}, "max_tokens": 2, "never_heard_of": 1, "tool_choice": "none"}))
 }
