@@ -62,6 +62,11 @@ func testAttention(t *testing.T, b compute.Backend) {
 			{heads: 3, kvHeads: 1, dim: 6, blockSize: 1, lengths: []int{3, 20}},
 			{heads: 2, kvHeads: 1, dim: 48, blockSize: 12, lengths: []int{11, 12, 13, 50}},
 			{heads: 2, kvHeads: 2, dim: 128, blockSize: 5, lengths: []int{4, 5, 6, 41}},
+			{heads: 3, kvHeads: 1, dim: 80, blockSize: 16, lengths: []int{1, 40}},
+			{heads: 7, kvHeads: 1, dim: 96, blockSize: 32, lengths: []int{2, 35}},
+			{heads: 16, kvHeads: 1, dim: 256, blockSize: 16, lengths: []int{3, 18}},
+			{heads: 2, kvHeads: 1, dim: 16, blockSize: 16, lengths: []int{255, 256, 257, 300}},
+			{heads: 1, kvHeads: 1, dim: 8, blockSize: 100, lengths: []int{301, 610}},
 		} {
 			s.dtype = d
 			sc := newScene(r, s)
@@ -84,6 +89,8 @@ func testAttentionSchedules(t *testing.T, b compute.Backend) {
 			{heads: 6, kvHeads: 3, dim: 32, blockSize: 16, lengths: []int{37, 1, 33, 17}},
 			{heads: 9, kvHeads: 1, dim: 40, blockSize: 8, lengths: []int{29, 40}},
 			{heads: 2, kvHeads: 2, dim: 18, blockSize: 3, lengths: []int{31, 5, 16}},
+			{heads: 2, kvHeads: 1, dim: 16, blockSize: 16, lengths: []int{270}},
+			{heads: 3, kvHeads: 1, dim: 8, blockSize: 7, lengths: []int{2, 530}},
 		} {
 			s.dtype = d
 			sc := newScene(r, s)

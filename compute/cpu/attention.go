@@ -1,16 +1,27 @@
 package cpu
 
 import (
-	"math"
+	"sync/atomic"
 
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
 
-// attentionTask is causal attention of a batch. Its unit of work is a panel: up
-// to the tier's widest number of columns, where a column is one query head at
-// one position, all of one sequence and one key-value head. A panel is two
-// products over the cache's tiles with a softmax between them.
+// spanPositions is how many positions of a context are weighed against each
+// other at a time, rounded up to whole blocks: their scores stay in the first
+// cache, and a long context is work for several threads.
+const spanPositions = 256
+
+// attentionTask is causal attention of a batch. A column is one query head at
+// one position; columns of one sequence and key-value head, up to the tier's
+// widest number, form a panel, which reads every key and value once.
+//
+// A panel goes through its context span by span, each a product with the keys,
+// a softmax and a product with the values, and folds the spans' results from
+// first to last. With few panels each span is a unit of work of its own and
+// whoever ends a panel's last unit folds; with many a panel is one unit. Spans
+// and the order of folding depend on a column's context alone, so neither
+// choice shows in the bits.
 type attentionTask struct {
 	b        *Backend
 	dst, qkv *buffer
@@ -19,14 +30,32 @@ type attentionTask struct {
 	layer    int
 	batch    *compute.Batch
 	group    int // query heads per key-value head
+	span     int // positions
+	padded   int // head_dim rounded up to whole tiles
 
+	panels []attentionPanel
 	units  []attentionUnit
 	chunks []int // chunk i is units chunks[i] … chunks[i+1]-1
+
+	// With a unit per span:
+	split  bool
+	parts  []partial      // per unit
+	left   []atomic.Int32 // per panel: units not yet done
+	memory scratch        // of the parts
 }
 
-// attentionUnit is a panel: columns from … to-1 of a sequence and key-value
-// head. Column c is head c%group of query c/group.
-type attentionUnit struct{ seq, head, from, to int }
+// attentionPanel is columns from … to-1 of a sequence and key-value head. Column
+// c is head c%group of query c/group.
+type attentionPanel struct {
+	seq, head, from, to int
+	first               int // its first unit; the others follow
+}
+
+// attentionUnit is one span of a panel, or all.
+type attentionUnit struct{ panel, span int }
+
+// allSpans as a unit's span.
+const allSpans = -1
 
 // Attention implements compute.Backend.
 func (b *Backend) Attention(dst, qkv compute.Buffer, spec compute.AttentionSpec, kv compute.KVCache, layer int, batch *compute.Batch) {
@@ -37,223 +66,133 @@ func (b *Backend) Attention(dst, qkv compute.Buffer, spec compute.AttentionSpec,
 	if t.dst.cols != spec.NumHeads*spec.HeadDim {
 		fail("Attention: %d columns for %+v", t.dst.cols, spec)
 	}
-	ns := t.plan()
+	t.span = roundUp(spanPositions, t.kv.spec.BlockSize)
+	t.padded = t.kv.valueTiles * kernels.TileRows
+	t.listPanels()
+	t.listUnits()
+	ns := t.cut()
 	b.runSized(t, len(t.chunks)-1, ns)
 }
 
-// plan lists the panels, cuts the list into chunks and returns an estimate of
-// the whole time in nanoseconds.
-func (t *attentionTask) plan() (total int) {
-	t.units, t.chunks = t.units[:0], append(t.chunks[:0], 0)
-	blockSize, ns := t.kv.spec.BlockSize, 0
+// listPanels cuts every sequence's columns into panels.
+func (t *attentionTask) listPanels() {
+	t.panels = t.panels[:0]
 	for s := range t.batch.Seqs {
-		seq := &t.batch.Seqs[s]
-		if !(seq.QueryStart >= 0 && seq.QueryLen >= 0 && seq.QueryLen <= seq.ContextLen &&
-			seq.QueryStart+seq.QueryLen <= min(t.dst.rows, t.qkv.rows) &&
-			len(seq.BlockTable)*blockSize >= seq.ContextLen) {
-			fail("Attention: rows %d+%d, context %d, %d blocks", seq.QueryStart, seq.QueryLen, seq.ContextLen, len(seq.BlockTable))
-		}
-		panels := newSplit(seq.QueryLen*t.group, t.b.tier.MaxCols())
+		t.checkSeq(&t.batch.Seqs[s])
+		columns := newSplit(t.batch.Seqs[s].QueryLen*t.group, t.b.tier.MaxCols())
 		for head := range t.spec.NumKVHeads {
-			for p := range panels.panels {
-				from, to := panels.bounds(p)
-				t.units = append(t.units, attentionUnit{seq: s, head: head, from: from, to: to})
-				// Each score costs two products of a head and an exponential.
-				ns += 100 + (to-from)*seq.ContextLen*(2*t.spec.HeadDim+16)/32
-				if ns >= 2*chunkNs {
-					t.chunks = append(t.chunks, len(t.units))
-					total, ns = total+ns, 0
-				}
+			for i := range columns.panels {
+				from, to := columns.bounds(i)
+				t.panels = append(t.panels, attentionPanel{seq: s, head: head, from: from, to: to})
 			}
 		}
 	}
-	if t.chunks[len(t.chunks)-1] < len(t.units) {
-		t.chunks = append(t.chunks, len(t.units))
+}
+
+func (t *attentionTask) checkSeq(seq *compute.BatchSeq) {
+	if !(seq.QueryStart >= 0 && seq.QueryLen >= 0 && seq.QueryLen <= seq.ContextLen &&
+		seq.QueryStart+seq.QueryLen <= min(t.dst.rows, t.qkv.rows) &&
+		len(seq.BlockTable)*t.kv.spec.BlockSize >= seq.ContextLen) {
+		fail("Attention: rows %d+%d, context %d, %d blocks", seq.QueryStart, seq.QueryLen, seq.ContextLen, len(seq.BlockTable))
 	}
-	return total + ns
+}
+
+// context returns how many positions column c of the panel sees.
+func (t *attentionTask) context(p *attentionPanel, c int) int {
+	seq := &t.batch.Seqs[p.seq]
+	return seq.ContextLen - seq.QueryLen + c/t.group + 1
+}
+
+// spans returns how many spans the panel's longest context has.
+func (t *attentionTask) spans(p *attentionPanel) int {
+	return (t.context(p, p.to-1) + t.span - 1) / t.span
+}
+
+// listUnits decides whether spans are units, and lists the units.
+func (t *attentionTask) listUnits() {
+	threads := len(t.b.worker)
+	t.units, t.split = t.units[:0], threads > 1 && len(t.panels) < 4*threads
+	for i := range t.panels {
+		p := &t.panels[i]
+		p.first = len(t.units)
+		if !t.split {
+			t.units = append(t.units, attentionUnit{panel: i, span: allSpans})
+			continue
+		}
+		for span := range t.spans(p) {
+			t.units = append(t.units, attentionUnit{panel: i, span: span})
+		}
+	}
+	if t.split {
+		t.makeParts()
+	}
+}
+
+// makeParts prepares the results of units that are spans.
+func (t *attentionTask) makeParts() {
+	if len(t.left) < len(t.panels) {
+		t.left = make([]atomic.Int32, 2*len(t.panels))
+	}
+	if cap(t.parts) < len(t.units) {
+		t.parts = make([]partial, 2*len(t.units))
+	}
+	t.parts = t.parts[:len(t.units)]
+	size := 0
+	for i := range t.panels {
+		size += t.spans(&t.panels[i]) * (t.panels[i].to - t.panels[i].from) * t.padded
+	}
+	memory := t.memory.floats(size)
+	for i, u := range t.units {
+		p := &t.panels[u.panel]
+		n := (p.to - p.from) * t.padded
+		t.parts[i].out, memory = memory[:n:n], memory[n:]
+		t.left[u.panel].Store(int32(t.spans(p)))
+	}
+}
+
+// cut cuts the list of units into chunks and returns an estimate of the whole
+// time in nanoseconds.
+func (t *attentionTask) cut() (total int) {
+	for i := range t.units {
+		total += t.estimate(&t.units[i])
+	}
+	enough := min(max(total/(8*len(t.b.worker)), chunkNs/4), 2*chunkNs)
+	t.chunks = append(t.chunks[:0], 0)
+	ns := 0
+	for i := range t.units {
+		ns += t.estimate(&t.units[i])
+		if ns >= enough || i == len(t.units)-1 {
+			t.chunks = append(t.chunks, i+1)
+			ns = 0
+		}
+	}
+	return total
+}
+
+// estimate is a unit's time in nanoseconds of one thread: some 25 bytes of keys
+// and values come in one, and each score costs two products of a head and an
+// exponential.
+func (t *attentionTask) estimate(u *attentionUnit) int {
+	p := &t.panels[u.panel]
+	positions := t.context(p, p.to-1)
+	if u.span != allSpans {
+		positions = min(positions-u.span*t.span, t.span)
+	}
+	dim := t.spec.HeadDim
+	traffic := positions * dim * 2 * t.kv.format.Size() / 25
+	return 100 + max(traffic, (p.to-p.from)*positions*(2*dim+16)/32)
 }
 
 // run implements task.
 func (t *attentionTask) run(chunk, index int) {
-	for _, u := range t.units[t.chunks[chunk]:t.chunks[chunk+1]] {
-		p := panel{attentionTask: t, unit: u, seq: &t.batch.Seqs[u.seq], ws: &t.b.worker[index]}
-		p.compute()
-	}
-}
-
-// panel is the state of one unit while it is computed.
-type panel struct {
-	*attentionTask
-	unit   attentionUnit
-	seq    *compute.BatchSeq
-	ws     *workspace
-	scores []float32 // [columns, stride]
-	out    []float32 // [columns, padded head_dim]
-	stride int
-}
-
-// context returns how many positions column j of the panel sees.
-func (p *panel) context(j int) int {
-	return p.seq.ContextLen - p.seq.QueryLen + (p.unit.from+j)/p.group + 1
-}
-
-// at returns column j's row in the buffers and its offset there.
-func (p *panel) at(j int) (row, offset int) {
-	c := p.unit.from + j
-	head := p.unit.head*p.group + c%p.group
-	return p.seq.QueryStart + c/p.group, head * p.spec.HeadDim
-}
-
-func (p *panel) compute() {
-	n := p.unit.to - p.unit.from
-	longest := p.context(n - 1)
-	// Room for a whole tile after the last position: products write whole tiles.
-	p.stride = roundUp(longest, kernels.TileRows) + kernels.TileRows
-	p.scores = p.ws.scores.floats(n * p.stride)
-	p.score(p.packQueries(n), n, longest)
-	padded := p.kv.valueTiles * kernels.TileRows
-	p.out = p.ws.out.floats(n * padded)
-	clear(p.out)
-	var scale [widest]float32
-	for j := range n {
-		scale[j] = p.softmax(j)
-	}
-	p.mix(n, longest)
-	for j := range n {
-		row, offset := p.at(j)
-		dst := p.dst.row(row)[offset:][:p.spec.HeadDim]
-		out := p.out[j*padded:][:len(dst)]
-		for d := range dst {
-			dst[d] = out[d] * scale[j]
+	ws := &t.b.worker[index]
+	for i := t.chunks[chunk]; i < t.chunks[chunk+1]; i++ {
+		u := t.units[i]
+		p := panel{attentionTask: t, attentionPanel: &t.panels[u.panel], ws: ws}
+		if u.span == allSpans {
+			p.all()
+		} else {
+			p.one(u, &t.parts[i])
 		}
 	}
-}
-
-// packQueries returns the panel [head_dim, n] of queries.
-func (p *panel) packQueries(n int) []float32 {
-	dim := p.spec.HeadDim
-	if n == 1 {
-		row, offset := p.at(0)
-		return p.qkv.row(row)[offset:][:dim]
-	}
-	memory := p.ws.queries.floats(2 * n * dim)
-	rows, packed := memory[:n*dim], memory[n*dim:]
-	for j := range n {
-		row, offset := p.at(j)
-		copy(rows[j*dim:][:dim], p.qkv.row(row)[offset:])
-	}
-	kernels.PackPanel(p.b.tier, packed, rows, dim, n, dim)
-	return packed
-}
-
-// score fills scores[j][pos] = query j · key pos for positions below longest.
-// Columns that see fewer positions get scores they will not use.
-func (p *panel) score(queries []float32, n, longest int) {
-	g := &p.ws.gemm
-	*g = kernels.Gemm{X: queries, K: p.spec.HeadDim, NR: n, W: p.kv.keysOf(p.layer, p.unit.head), Format: p.kv.format}
-	if p.kv.spec.BlockSize%kernels.TileRows == 0 {
-		g.Tile = p.keyTiles(longest)
-		g.Tiles, g.Out, g.LDO = len(g.Tile), p.scores, p.stride
-		g.Run(p.b.tier)
-		return
-	}
-	p.scoreRuns(g, n, longest)
-}
-
-// keyTiles lists where the tiles of positions below end are, for blocks that
-// are whole tiles.
-func (p *panel) keyTiles(end int) []int64 {
-	perBlock := p.kv.spec.BlockSize / kernels.TileRows
-	tiles := p.ws.offsets[:0]
-	for i := range kernels.NumTiles(end) {
-		slotTile := int(p.seq.BlockTable[i/perBlock])*perBlock + i%perBlock
-		tiles = append(tiles, p.kv.keyOffset(slotTile))
-	}
-	p.ws.offsets = tiles
-	return tiles
-}
-
-// scoreRuns is score for blocks that share tiles with others: tile by tile,
-// picking the lanes of the block.
-func (p *panel) scoreRuns(g *kernels.Gemm, n, longest int) {
-	size := p.kv.spec.BlockSize
-	for pos := 0; pos < longest; {
-		slot := int(p.seq.BlockTable[pos/size])*size + pos%size
-		lane := slot % kernels.TileRows
-		run := min(size-pos%size, kernels.TileRows-lane, longest-pos)
-		p.ws.offsets = append(p.ws.offsets[:0], p.kv.keyOffset(slot/kernels.TileRows))
-		g.Tile, g.Tiles, g.Out, g.LDO = p.ws.offsets, 1, p.ws.edge[:], kernels.TileRows
-		g.Run(p.b.tier)
-		for j := range n {
-			copy(p.scores[j*p.stride+pos:][:run], p.ws.edge[j*kernels.TileRows+lane:])
-		}
-		pos += run
-	}
-}
-
-// softmax turns row j into weights that still have to be divided by their sum,
-// and returns that factor.
-func (p *panel) softmax(j int) float32 {
-	n := p.context(j)
-	row := p.scores[j*p.stride:][:roundUp(n, kernels.TileRows)]
-	for i := n; i < len(row); i++ {
-		row[i] = float32(math.Inf(-1))
-	}
-	largest := kernels.ScaleMax(p.b.tier, row, p.spec.Scale)
-	return 1 / kernels.ExpSum(p.b.tier, row, largest)
-}
-
-// mix adds the values, weighted: out[j] += Σ weight * value. The blocks that all
-// columns see whole are one product. In a block that they see equally far it is
-// another; where they differ, each column is one of its own. The order of the
-// additions is the same.
-func (p *panel) mix(n, longest int) {
-	size := p.kv.spec.BlockSize
-	shortest := p.context(0)
-	g := &p.ws.gemm
-	*g = kernels.Gemm{
-		W:     p.kv.valuesOf(p.layer, p.unit.head),
-		Tiles: p.kv.valueTiles, TileBytes: p.kv.valueTile, LDO: p.kv.valueTiles * kernels.TileRows,
-		Format: p.kv.format, Finish: kernels.Continue,
-	}
-	if whole := shortest / size; whole > 0 {
-		g.Segment = p.valueBlocks(0, whole)
-		g.X, g.Out, g.K, g.NR = p.packWeights(0, whole*size, n), p.out, size, n
-		g.Run(p.b.tier)
-	}
-	for start := shortest / size * size; start < longest; start += size {
-		g.Segment = p.valueBlocks(start/size, 1)
-		seen := min(size, longest-start)
-		if seen == min(size, shortest-start) {
-			g.X, g.Out, g.K, g.NR = p.packWeights(start, seen, n), p.out, seen, n
-			g.Run(p.b.tier)
-			continue
-		}
-		for j := range n {
-			if k := min(size, p.context(j)-start); k > 0 {
-				g.X, g.Out, g.K, g.NR = p.scores[j*p.stride+start:], p.out[j*g.LDO:], k, 1
-				g.Run(p.b.tier)
-			}
-		}
-	}
-}
-
-// valueBlocks lists where the values of n blocks of the sequence are.
-func (p *panel) valueBlocks(first, n int) []int64 {
-	blocks := p.ws.offsets[:0]
-	for _, block := range p.seq.BlockTable[first : first+n] {
-		blocks = append(blocks, p.kv.valueOffset(int(block)))
-	}
-	p.ws.offsets = blocks
-	return blocks
-}
-
-// packWeights returns the panel [k, n] of attention weights from position start on.
-func (p *panel) packWeights(start, k, n int) []float32 {
-	if n == 1 {
-		return p.scores[start:]
-	}
-	packed := p.ws.probs.floats(k * n)
-	kernels.PackPanel(p.b.tier, packed, p.scores[start:], k, n, p.stride)
-	return packed
 }

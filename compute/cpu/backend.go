@@ -54,7 +54,7 @@ func New(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("compute/cpu: this processor lacks %v", o.Tier)
 	}
 	b := &Backend{tier: o.Tier, pool: newPool(o.Threads), worker: make([]workspace, o.Threads)}
-	b.panels.mem = &b.mem
+	b.panels.mem, b.attn.memory.mem = &b.mem, &b.mem
 	for i := range b.worker {
 		b.worker[i].init(&b.mem)
 	}

@@ -10,10 +10,11 @@ type workspace struct {
 	gemm    kernels.Gemm
 	edge    [widest * kernels.TileRows]float32 // outputs of a tile that is not all used
 	queries scratch                            // [head_dim, columns]
-	scores  scratch                            // [columns, context rounded up]
-	probs   scratch                            // [context, columns]
+	scores  scratch                            // [columns, span rounded up]
+	probs   scratch                            // [span, columns]
 	offsets []int64                            // of tiles or blocks of one sequence
-	out     scratch                            // [columns, head_dim rounded up]
+	out     scratch                            // of parts
+	parts   [2]partial
 }
 
 func (w *workspace) init(mem *arena) {

@@ -83,6 +83,38 @@ func scaleMulAsm(t Tier, dst, x, w []float32, scale float32) int {
 	return groups * TileRows
 }
 
+func scaleAsm(t Tier, dst, x []float32, scale float32) int {
+	groups := len(x) / TileRows
+	if groups == 0 {
+		return 0
+	}
+	switch t {
+	case AVX512:
+		scaleAVX512(&dst[0], &x[0], groups, scale)
+	case AVX2:
+		scaleAVX2(&dst[0], &x[0], groups, scale)
+	default:
+		return 0
+	}
+	return groups * TileRows
+}
+
+func blendAsm(t Tier, dst, x []float32, a, b float32) int {
+	groups := len(x) / TileRows
+	if groups == 0 {
+		return 0
+	}
+	switch t {
+	case AVX512:
+		blendAVX512(&dst[0], &x[0], groups, a, b)
+	case AVX2:
+		blendAVX2(&dst[0], &x[0], groups, a, b)
+	default:
+		return 0
+	}
+	return groups * TileRows
+}
+
 func siluMulAsm(t Tier, dst, gate, up []float32) int {
 	groups := len(gate) / TileRows
 	if groups == 0 {

@@ -20,6 +20,12 @@ func sumSquaresAVX2(x *float32, groups int, acc *lanes)
 func scaleMulAVX2(dst, x, w *float32, groups int, scale float32)
 
 //go:noescape
+func scaleAVX2(dst, x *float32, groups int, scale float32)
+
+//go:noescape
+func blendAVX2(dst, x *float32, groups int, a, b float32)
+
+//go:noescape
 func siluMulAVX2(dst, gate, up *float32, groups int)
 
 //go:noescape
@@ -42,6 +48,12 @@ func sumSquaresAVX512(x *float32, groups int, acc *lanes)
 
 //go:noescape
 func scaleMulAVX512(dst, x, w *float32, groups int, scale float32)
+
+//go:noescape
+func scaleAVX512(dst, x *float32, groups int, scale float32)
+
+//go:noescape
+func blendAVX512(dst, x *float32, groups int, a, b float32)
 
 //go:noescape
 func siluMulAVX512(dst, gate, up *float32, groups int)

@@ -304,6 +304,12 @@ func TestRowKernelsTiersAgree(t *testing.T) {
 			cpu.ScaleMul(cpu.Generic, want, x, w, 0.37)
 			cpu.ScaleMul(tier, got, x, w, 0.37)
 			requireSameBits(t, want, got, "ScaleMul")
+			cpu.Blend(cpu.Generic, want, w, 0.37, -1.7)
+			cpu.Blend(tier, got, w, 0.37, -1.7)
+			requireSameBits(t, want, got, "Blend")
+			cpu.Scale(cpu.Generic, want, x, -2.9)
+			cpu.Scale(tier, got, x, -2.9)
+			requireSameBits(t, want, got, "Scale")
 			for i := range x {
 				x[i] *= 8
 			}

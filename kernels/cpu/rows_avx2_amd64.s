@@ -187,6 +187,51 @@ done:
 	VZEROUPPER
 	RET
 
+// func scaleAVX2(dst, x *float32, groups int, scale float32)
+TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
+	MOVQ dst+0(FP), DX
+	MOVQ x+8(FP), AX
+	MOVQ groups+16(FP), CX
+	VBROADCASTSS scale+24(FP), Y0
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Y0, Y1
+	VMOVUPS Y1, (DX)
+	VMULPS 32(AX), Y0, Y1
+	VMOVUPS Y1, 32(DX)
+	ADDQ $64, AX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func blendAVX2(dst, x *float32, groups int, a, b float32)
+TEXT ·blendAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ x+8(FP), AX
+	MOVQ groups+16(FP), CX
+	VBROADCASTSS a+24(FP), Y0
+	VBROADCASTSS b+28(FP), Y1
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (DX), Y0, Y2
+	VFMADD231PS (AX), Y1, Y2
+	VMOVUPS Y2, (DX)
+	VMULPS 32(DX), Y0, Y2
+	VFMADD231PS 32(AX), Y1, Y2
+	VMOVUPS Y2, 32(DX)
+	ADDQ $64, AX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
 // func siluMulAVX2(dst, gate, up *float32, groups int)
 TEXT ·siluMulAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DX

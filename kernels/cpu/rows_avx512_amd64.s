@@ -180,6 +180,46 @@ done:
 	VZEROUPPER
 	RET
 
+// func scaleAVX512(dst, x *float32, groups int, scale float32)
+TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
+	MOVQ dst+0(FP), DX
+	MOVQ x+8(FP), AX
+	MOVQ groups+16(FP), CX
+	VBROADCASTSS scale+24(FP), Z0
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Z0, Z1
+	VMOVUPS Z1, (DX)
+	ADDQ $64, AX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func blendAVX512(dst, x *float32, groups int, a, b float32)
+TEXT ·blendAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ x+8(FP), AX
+	MOVQ groups+16(FP), CX
+	VBROADCASTSS a+24(FP), Z0
+	VBROADCASTSS b+28(FP), Z1
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (DX), Z0, Z2
+	VFMADD231PS (AX), Z1, Z2
+	VMOVUPS Z2, (DX)
+	ADDQ $64, AX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
 // func siluMulAVX512(dst, gate, up *float32, groups int)
 TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DX

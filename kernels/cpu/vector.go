@@ -37,6 +37,23 @@ func ScaleMul(t Tier, dst, x, w []float32, scale float32) {
 	}
 }
 
+// Scale sets dst[i] = x[i] * scale for the elements of x.
+func Scale(t Tier, dst, x []float32, scale float32) {
+	dst = dst[:len(x)]
+	for i := scaleAsm(t, dst, x, scale); i < len(x); i++ {
+		dst[i] = x[i] * scale
+	}
+}
+
+// Blend sets dst[i] = dst[i]*a + x[i]*b for the elements of x: the first product
+// is rounded, the second is not.
+func Blend(t Tier, dst, x []float32, a, b float32) {
+	dst = dst[:len(x)]
+	for i := blendAsm(t, dst, x, a, b); i < len(x); i++ {
+		dst[i] = fma32(x[i], b, float32(dst[i]*a))
+	}
+}
+
 // SiluMul sets dst[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)).
 func SiluMul(t Tier, dst, gate, up []float32) {
 	dst, up = dst[:len(gate)], up[:len(gate)]

@@ -49,6 +49,8 @@ func declare(f *file, s *isa) {
 		"gemmBF16%s(args *Gemm)",
 		"sumSquares%s(x *float32, groups int, acc *lanes)",
 		"scaleMul%s(dst, x, w *float32, groups int, scale float32)",
+		"scale%s(dst, x *float32, groups int, scale float32)",
+		"blend%s(dst, x *float32, groups int, a, b float32)",
 		"siluMul%s(dst, gate, up *float32, groups int)",
 		"scaleMax%s(x *float32, groups int, scale float32) float32",
 		"expSum%s(x *float32, groups int, shift float32) float32",

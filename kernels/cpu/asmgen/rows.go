@@ -63,6 +63,8 @@ func rows(f *file, s *isa) {
 	k := rowKernel{f, s}
 	k.sumSquares()
 	k.scaleMul()
+	k.scale()
+	k.blend()
 	k.siluMul()
 	k.scaleMax()
 	k.expSum()
@@ -138,6 +140,36 @@ func (k rowKernel) scaleMul() {
 		k.op("VMULPS", k.part(part, "BX"), x, x)
 		k.op("VMOVUPS", x, k.part(part, "DX"))
 	}, "AX", "BX", "DX")
+	k.end()
+}
+
+func (k rowKernel) scale() {
+	k.function("scale"+k.name, "(dst, x *float32, groups int, scale float32)", 28)
+	k.op("MOVQ", "dst+0(FP)", "DX")
+	k.op("MOVQ", "x+8(FP)", "AX")
+	k.op("MOVQ", "groups+16(FP)", "CX")
+	k.op("VBROADCASTSS", "scale+24(FP)", k.reg(0))
+	k.loop(func(part int) {
+		x := k.reg(1)
+		k.op("VMULPS", k.part(part, "AX"), k.reg(0), x)
+		k.op("VMOVUPS", x, k.part(part, "DX"))
+	}, "AX", "DX")
+	k.end()
+}
+
+func (k rowKernel) blend() {
+	k.function("blend"+k.name, "(dst, x *float32, groups int, a, b float32)", 32)
+	k.op("MOVQ", "dst+0(FP)", "DX")
+	k.op("MOVQ", "x+8(FP)", "AX")
+	k.op("MOVQ", "groups+16(FP)", "CX")
+	k.op("VBROADCASTSS", "a+24(FP)", k.reg(0))
+	k.op("VBROADCASTSS", "b+28(FP)", k.reg(1))
+	k.loop(func(part int) {
+		sum := k.reg(2)
+		k.op("VMULPS", k.part(part, "DX"), k.reg(0), sum)
+		k.op("VFMADD231PS", k.part(part, "AX"), k.reg(1), sum)
+		k.op("VMOVUPS", sum, k.part(part, "DX"))
+	}, "AX", "DX")
 	k.end()
 }
 
