@@ -49,7 +49,10 @@ func (s *Server) generate(path string, p parse) fiber.Handler {
 		admitted = true
 		call.meter = &meter{Stream: s.keep(req, x.key, call, stream), entry: e, call: call}
 		call.attach(call.meter)
-		if !req.Reply.Stream {
+		switch {
+		case req.Response != nil && req.Response.Background:
+			return answerLater(c.Context(), req)
+		case !req.Reply.Stream:
 			return s.answer(c.Context(), call, req)
 		}
 		streamed = true
@@ -82,7 +85,7 @@ func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*open
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.follow(req, x.key); err != nil {
+	if err := s.prepareResponse(req, x.key); err != nil {
 		return nil, nil, err
 	}
 	s.keys.sign(req.Request, x.key)

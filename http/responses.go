@@ -26,13 +26,20 @@ func (s *Server) addResponseRoutes(app *fiber.App) {
 	app.Post(responsesPath+"/*", matched(responsesPath+"/{id}/cancel"), s.cancelResponse)
 }
 
-// follow puts the conversation of the response that a request continues before
-// its input.
-func (s *Server) follow(req *openai.Call, k *key) error {
-	if req.Response == nil || req.Response.PreviousID == "" {
+// prepareResponse decides whether a response is kept, and puts the conversation of
+// the one that it continues before its input.
+func (s *Server) prepareResponse(req *openai.Call, k *key) error {
+	r := req.Response
+	if r == nil {
 		return nil
 	}
-	id := req.Response.PreviousID
+	if r.Store = r.Store && s.responses.isOn; r.Background && !r.Store {
+		return infer.Errorf(infer.CodeInvalid, "background", "background: needs store: true, and a server that was started with --enable-response-store")
+	}
+	id := r.PreviousID
+	if id == "" {
+		return nil
+	}
 	kept, ok := s.responses.find(k, id, time.Now())
 	switch {
 	case !ok:
@@ -43,13 +50,10 @@ func (s *Server) follow(req *openai.Call, k *key) error {
 	return req.Follow(kept.end.messages)
 }
 
-// keep makes a stream whose response is kept, if the client and the server want
-// that; else it returns stream itself.
+// keep makes a stream whose response is kept, if it shall be; else it returns
+// stream itself.
 func (s *Server) keep(req *openai.Call, k *key, c *call, stream infer.Stream) infer.Stream {
-	if req.Response == nil {
-		return stream
-	}
-	if req.Response.Store = req.Response.Store && s.responses.isOn; !req.Response.Store {
+	if req.Response == nil || !req.Response.Store {
 		return stream
 	}
 	body := req.NewResponseBody()
@@ -87,6 +91,13 @@ func (k *keeper) Drain(buf []infer.Event) []infer.Event {
 		k.store.finish(k.kept, end)
 	}
 	return buf
+}
+
+// answerLater answers with the response as it is at its start. Nobody reads the
+// stream from here on but its keeper, to the end, and the client may leave.
+func answerLater(ctx *fasthttp.RequestCtx, req *openai.Call) error {
+	writeJSON(ctx, fasthttp.StatusOK, req.NewResponseBody().AppendStarted(nil))
+	return nil
 }
 
 // getResponse serves GET /v1/responses/{id} and what was its input.

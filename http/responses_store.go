@@ -131,6 +131,19 @@ func (s *responseStore) remove(k *key, id string) {
 	}
 }
 
+// cancelAll ends every response in progress.
+func (s *responseStore) cancelAll(reason infer.CancelReason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.shelves {
+		for e := f.order.Front(); e != nil; e = e.Next() {
+			if r := e.Value.(*keptResponse); r.end.body == nil {
+				r.cancel(reason)
+			}
+		}
+	}
+}
+
 // charge brings the shelf's account up to what r takes.
 func (f *shelf) charge(r *keptResponse) {
 	f.numBytes -= r.numBytes

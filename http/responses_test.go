@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/troupe-llm/troupe/http"
@@ -180,4 +181,43 @@ func TestResponseOfAClientWhoLeft(t *testing.T) {
 		res = s.do(t, "GET", "/v1/responses/"+id, "")
 	}
 	require.Equal(t, "cancelled", parseObj(t, res.body)["status"])
+}
+
+// TestResponseInTheBackground goes on without its client, to the end or to a cancellation.
+func TestResponseInTheBackground(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g, ResponseStore: true})
+	const body = `{"input":"Hi","background":true}`
+	first := parseObj(t, s.do(t, "POST", "/v1/responses", body).body)
+	require.Equal(t, "in_progress", first["status"])
+	require.Equal(t, true, first["background"])
+	path := "/v1/responses/" + first["id"].(string)
+	require.Equal(t, first, parseObj(t, s.do(t, "GET", path, "").body))
+	s.client.CloseIdleConnections()
+	(<-streams).push(text("Hel"), finish("lo"), final(3, 2))
+	require.Eventually(t, func() bool {
+		return parseObj(t, s.do(t, "GET", path, "").body)["status"] == "completed"
+	}, 30*time.Second, time.Millisecond)
+
+	second := parseObj(t, s.do(t, "POST", "/v1/responses", body).body)
+	cancelled := parseObj(t, s.do(t, "POST", "/v1/responses/"+second["id"].(string)+"/cancel", "").body)
+	require.Equal(t, "cancelled", cancelled["status"])
+	require.Equal(t, infer.CancelAdmin, <-(<-streams).cancelled)
+
+	s.do(t, "POST", "/v1/responses", body)
+	last := <-streams
+	require.NoError(t, s.Shutdown(context.Background()), "it holds nobody up")
+	require.Equal(t, infer.CancelShutdown, <-last.cancelled)
+}
+
+func TestBackgroundNeedsTheStore(t *testing.T) {
+	for _, test := range []struct {
+		on   bool
+		body string
+	}{{false, `{"input":"Hi","background":true}`}, {true, `{"input":"Hi","background":true,"store":false}`}} {
+		s := start(t, http.Options{ResponseStore: test.on})
+		res := s.do(t, "POST", "/v1/responses", test.body)
+		require.Equal(t, 400, res.StatusCode)
+		require.Contains(t, res.body, `"param":"background"`)
+	}
 }

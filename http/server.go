@@ -150,6 +150,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.conns.closeAll()
+	s.responses.cancelAll(infer.CancelShutdown) // those in the background: whoever waits has been answered
 	s.ledger.wait(shutdownGrace)
 	s.watcher.close()
 	return err

@@ -13,6 +13,7 @@ import (
 type Response struct {
 	PreviousID string // previous_response_id, "" = none
 	Store      bool   // the client wants it kept; the server may decide against it
+	Background bool   // the answer is not waited for: it is asked for later
 
 	instructions json.RawMessage   // the message of `instructions`, nil = none
 	dialogue     []json.RawMessage // what came before, and the input; without instructions
@@ -39,7 +40,10 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 		Stream: c.Reply.Stream, StreamInterval: p.streamInterval(o),
 	}
 	p.responseLimits(o, c)
-	r := &Response{newID: e.NewID, Store: o.flag("store", true), PreviousID: o.previousID()}
+	r := &Response{newID: e.NewID, Store: o.flag("store", true), PreviousID: o.previousID(), Background: o.flag("background", false)}
+	if r.Background && c.Reply.Stream {
+		o.fail(infer.CodeNotImplemented, "background", "together with stream is not supported by this version")
+	}
 	r.settings = o.responseSettings(p, c)
 	r.readInput(o)
 	c.Response = r
@@ -59,7 +63,7 @@ func (o *object) refuseFromResponses() {
 	if n := o.count("n", math.MinInt32, math.MaxInt32); n != nil && *n != 1 {
 		o.fail(infer.CodeInvalid, "n", "must be 1: a response is one answer, got %d", *n)
 	}
-	o.refuse("background", "conversation")
+	o.refuse("conversation")
 	o.refuseLater()
 }
 

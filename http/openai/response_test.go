@@ -152,7 +152,7 @@ var responseRefusals = []struct {
 	{`"tool_choice":"required"`, "tool_choice", infer.CodeMalformed}, {`"tools":[{"type":"function","name":"f"}],"tool_choice":"required"`, "tool_choice", infer.CodeNotImplemented},
 	{`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`, "tool_choice", infer.CodeNotImplemented},
 	{`"tools":[{"type":"function","name":"f"}],"tool_choice":"x"`, "tool_choice", infer.CodeMalformed},
-	{`"background":true`, "background", infer.CodeNotImplemented}, {`"conversation":"x"`, "conversation", infer.CodeNotImplemented}, {`"prompt":{"id":"x"}`, "prompt", infer.CodeInvalid},
+	{`"background":true,"stream":true`, "background", infer.CodeNotImplemented}, {`"conversation":"x"`, "conversation", infer.CodeNotImplemented}, {`"prompt":{"id":"x"}`, "prompt", infer.CodeInvalid},
 }
 
 func TestResponseRefusals(t *testing.T) {

@@ -69,7 +69,8 @@ func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer
 	r := &c.Reply
 	dst = appendString(append(dst, `{"id":`...), r.ID)
 	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), r.Created, 10)
-	dst = append(append(append(dst, `,"status":"`...), status...), `","access_programs":{"cyber":"standard"},"background":false,"error":`...)
+	dst = append(append(append(dst, `,"status":"`...), status...), `","access_programs":{"cyber":"standard"},"background":`...)
+	dst = append(appendBool(dst, c.Response.Background), `,"error":`...)
 	if f != nil && f.Err != nil {
 		dst = appendString(append(dst, `{"code":"`+responseErrorCode+`","message":`...), FromError(f.Err).Message)
 		dst = append(dst, '}')
