@@ -84,8 +84,12 @@ func (o *object) chatInput() *infer.ChatInput {
 	return in
 }
 
-// maxMessages bounds a conversation: each message costs at least one token.
-const maxMessages = 1 << 16
+// maxMessages bounds a conversation: each message costs at least one token. So do
+// the parts of all contents together, but for those that say nothing.
+const (
+	maxMessages = 1 << 16
+	maxParts    = 1 << 16
+)
 
 var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
@@ -99,12 +103,14 @@ func (o *object) messages(name string) []json.RawMessage {
 	}
 	raw = bytes.Clone(raw)
 	var list []json.RawMessage
+	numParts := 0
 	for i, element := range elements(raw) {
 		if i == maxMessages {
 			o.fail(infer.CodeInvalid, name, "has more than %d entries", maxMessages)
 			return nil
 		}
 		m := parseObject(element, fmt.Sprintf("%s[%d]", name, i))
+		m.parts = &numParts
 		if m.checkMessage(); m.err != nil {
 			o.adopt(m)
 			return nil
@@ -146,7 +152,14 @@ var textParts = map[string]string{"text": "text", "input_text": "text", "output_
 
 // checkParts accepts the parts of a content list: strings and parts of text.
 func (o *object) checkParts(content json.RawMessage) {
+	if o.parts == nil {
+		o.parts = new(int)
+	}
 	for i, element := range elements(content) {
+		if *o.parts++; *o.parts > maxParts {
+			o.fail(infer.CodeInvalid, "content", "the conversation has more than %d parts", maxParts)
+			return
+		}
 		if kind(element) == "a string" {
 			continue
 		}

@@ -29,7 +29,7 @@ func ParseCompletion(body []byte, p *Profile, e Envelope) (*Call, error) {
 	p.completionMaxTokens(o, r)
 	limit := or(r.MaxTokens, defaultMaxTokens)
 	r.Sampling.MinTokens = p.minTokens(o, &limit)
-	r.Prompts = p.prompts(o)
+	r.Prompts = p.prompts(o, p.promptLimits(r))
 	c.Reply.NumChoices = len(r.Prompts) * r.N
 	if c.Reply.NumChoices > p.MaxNumSequences {
 		o.fail(infer.CodeInvalid, "prompt", "%d prompts times n = %d is more than %d", len(r.Prompts), r.N, p.MaxNumSequences)
@@ -66,9 +66,18 @@ func (p *Profile) completionMaxTokens(o *object, r *infer.Request) {
 	}
 }
 
+// promptLimits says how many ids of a prompt are read. Without truncation one more
+// than the context has decides that it is too long, which the engine then says.
+func (p *Profile) promptLimits(r *infer.Request) idLimits {
+	if r.TruncatePromptTokens != nil {
+		return idLimits{vocabSize: p.Model.VocabSize, max: p.Model.MaxListedTokens()}
+	}
+	return idLimits{vocabSize: p.Model.VocabSize, enough: p.Model.MaxModelLen + 1}
+}
+
 // prompts reads prompt: a string, a list of strings, token ids, or a list of
 // lists of token ids.
-func (p *Profile) prompts(o *object) []infer.Prompt {
+func (p *Profile) prompts(o *object, limits idLimits) []infer.Prompt {
 	raw := o.raw("prompt")
 	switch {
 	case raw == nil:
@@ -80,19 +89,19 @@ func (p *Profile) prompts(o *object) []infer.Prompt {
 	case isEmptyArray(raw):
 		o.fail(infer.CodeMalformed, "prompt", "must not be empty")
 	default:
-		return p.promptList(o, raw)
+		return p.promptList(o, raw, limits)
 	}
 	return nil
 }
 
-func (p *Profile) promptList(o *object, raw []byte) []infer.Prompt {
+func (p *Profile) promptList(o *object, raw []byte, limits idLimits) []infer.Prompt {
 	var first string
 	for _, element := range elements(raw) {
 		first = kind(element)
 		break
 	}
 	if first == "a number" {
-		return []infer.Prompt{{TokenIDs: o.tokenIDs("prompt", raw, idLimits{vocabSize: p.Model.VocabSize})}}
+		return []infer.Prompt{{TokenIDs: o.tokenIDs("prompt", raw, limits)}}
 	}
 	var list []infer.Prompt
 	for i, element := range elements(raw) {
@@ -109,8 +118,11 @@ func (p *Profile) promptList(o *object, raw []byte) []infer.Prompt {
 		case isEmptyArray(element):
 			o.fail(infer.CodeMalformed, "prompt", "must not have an empty entry, but entry %d is", i)
 		default:
-			ids := o.tokenIDs(name, element, idLimits{vocabSize: p.Model.VocabSize})
+			ids := o.tokenIDs(name, element, limits)
 			list = append(list, infer.Prompt{TokenIDs: ids})
+			if limits.enough > 0 && len(ids) == limits.enough {
+				return list // it refuses the request, whatever comes after it
+			}
 		}
 		if o.err != nil {
 			return nil

@@ -67,17 +67,21 @@ func (o *object) tokenIDList(name string, vocabSize, max int) []int32 {
 	if raw == nil {
 		return nil
 	}
-	return o.tokenIDs(name, raw, idLimits{vocabSize, max})
+	return o.tokenIDs(name, raw, idLimits{vocabSize: vocabSize, max: max})
 }
 
 type idLimits struct {
 	vocabSize int
 	max       int // entries; 0 = no limit of its own
+	enough    int // entries after which the rest is not looked at; 0 = none is left out
 }
 
 func (o *object) tokenIDs(name string, raw json.RawMessage, limits idLimits) []int32 {
 	ids := []int32{}
 	for i, element := range elements(raw) {
+		if limits.enough > 0 && i == limits.enough {
+			break
+		}
 		if limits.max > 0 && i == limits.max {
 			o.fail(infer.CodeInvalid, name, "has more than %d entries", limits.max)
 			return nil

@@ -15,6 +15,7 @@ import (
 type object struct {
 	path   string // prefix of field names in errors: "" or "stream_options."
 	fields map[string]json.RawMessage
+	parts  *int            // parts of content so far in a conversation of which this is a message; nil = it stands alone
 	read   map[string]bool // names of fields that were asked for; nil = not kept
 	err    *infer.Error
 }
@@ -163,6 +164,10 @@ func (o *object) integer(name string, lo, hi int64) *int64 {
 		return nil
 	}
 	if !within(i, lo, hi) {
+		if lo <= math.MinInt32 && hi >= math.MaxInt32 { // bounds of the type, which mean nothing to a client
+			o.fail(infer.CodeMalformed, name, "must be an integer, and %s is out of range", excerpt(string(raw)))
+			return nil
+		}
 		o.fail(infer.CodeMalformed, name, "must be between %d and %d, got %s", lo, hi, excerpt(string(raw)))
 		return nil
 	}

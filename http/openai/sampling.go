@@ -108,7 +108,7 @@ func (p *Profile) topK(o *object) int {
 }
 
 func (p *Profile) allowedTokenIDs(o *object) []int32 {
-	ids := o.tokenIDList("allowed_token_ids", p.Model.VocabSize, 0)
+	ids := o.tokenIDList("allowed_token_ids", p.Model.VocabSize, p.Model.VocabSize)
 	if ids == nil {
 		return nil
 	}
