@@ -73,9 +73,13 @@ func (w *wire) chat(fields obj, header ...string) {
 // answer reads the head of an answer; its body is still to be read.
 func (w *wire) answer() *http.Response {
 	w.t.Helper()
-	resp, err := http.ReadResponse(w.r, nil)
-	require.NoError(w.t, err)
-	return resp
+	for {
+		resp, err := http.ReadResponse(w.r, nil)
+		require.NoError(w.t, err)
+		if resp.StatusCode >= http.StatusOK { // others are interim
+			return resp
+		}
+	}
 }
 
 // readEvents reads so many data lines of a stream.
