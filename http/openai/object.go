@@ -165,7 +165,7 @@ func (o *object) integer(name string, lo, hi int64) *int64 {
 	}
 	if !within(i, lo, hi) {
 		if lo <= math.MinInt32 && hi >= math.MaxInt32 { // bounds of the type, which mean nothing to a client
-			o.fail(infer.CodeMalformed, name, "must be an integer, and %s is out of range", excerpt(string(raw)))
+			o.fail(infer.CodeMalformed, name, "must be an integer within range, got %s", excerpt(string(raw)))
 			return nil
 		}
 		o.fail(infer.CodeMalformed, name, "must be between %d and %d, got %s", lo, hi, excerpt(string(raw)))
