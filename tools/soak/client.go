@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -74,9 +76,14 @@ func (t *traffic) ask(ctx context.Context, id string, j *job, stream bool, each 
 	if err != nil {
 		return result{outcome: broken, trouble: err.Error()}
 	}
-	// Who hangs up before the request is written has sent none.
-	var isWritten atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(w httptrace.WroteRequestInfo) { isWritten.Store(w.Err == nil) }})
+	// Who hangs up before the request has left has sent none. Requests are smaller
+	// than a write, and WroteRequest comes before the flush.
+	var isSent func() bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(g httptrace.GotConnInfo) {
+		c := g.Conn.(*countingConn)
+		before := c.numWrites.Load()
+		isSent = func() bool { return c.numWrites.Load() > before }
+	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.server.url+j.path, bytes.NewReader(body))
 	if err != nil {
 		return result{outcome: broken, trouble: err.Error()}
@@ -85,7 +92,7 @@ func (t *traffic) ask(ctx context.Context, id string, j *job, stream bool, each 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-Id", id)
 	resp, err := t.client.Do(req)
-	if err != nil && !isWritten.Load() && ctx.Err() != nil {
+	if err != nil && (isSent == nil || !isSent()) && ctx.Err() != nil {
 		return result{outcome: unsent}
 	}
 	if err != nil {
@@ -96,6 +103,32 @@ func (t *traffic) ask(ctx context.Context, id string, j *job, stream bool, each 
 		return readWhole(ctx, resp)
 	}
 	return readStream(ctx, resp.Body, each)
+}
+
+// countingConn knows how many writes the kernel has taken.
+type countingConn struct {
+	net.Conn
+	numWrites atomic.Int64
+}
+
+// Write implements net.Conn.
+func (c *countingConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.numWrites.Add(1)
+	}
+	return n, err
+}
+
+func newClient() *http.Client {
+	var d net.Dialer
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &countingConn{Conn: c}, nil
+	}}}
 }
 
 // cut is the result of a connection that has ended too early.
@@ -119,7 +152,7 @@ func readWhole(ctx context.Context, resp *http.Response) result {
 	}
 	var r reply
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return result{outcome: broken, trouble: err.Error()}
+		return result{outcome: broken, trouble: fmt.Sprintf("%v: %d %q", err, resp.StatusCode, raw)}
 	}
 	got := result{outcome: whole}
 	got.answer.add(&r)
@@ -143,7 +176,8 @@ func readStream(ctx context.Context, body io.Reader, each func(n int)) result {
 		}
 		var r reply
 		if err := json.Unmarshal([]byte(data), &r); err != nil {
-			return result{broken, got.answer, err.Error()}
+			// Who hangs up may be left with half a line.
+			return cut(ctx, got.answer, fmt.Errorf("%w: %q", err, data))
 		}
 		if r.Error != nil {
 			got.outcome, got.trouble = failed, string(r.Error)

@@ -18,6 +18,16 @@ const (
 	runningNow      = "vllm:num_requests_running"
 	waitingNow      = "vllm:num_requests_waiting"
 	blocksNow       = "vllm:kv_cache_usage_perc"
+	goroutinesNow   = "go_goroutines"
+	filesNow        = "process_open_fds"
+	residentNow     = "process_resident_memory_bytes"
+)
+
+// What a server at rest may have more of than before the traffic: threads of the
+// runtime's and of fasthttp's pools come and go.
+const (
+	spareGoroutines = 10
+	spareFiles      = 4
 )
 
 var reasons = []string{"stop", "length", "abort", "error", "refused"}
@@ -88,6 +98,10 @@ func balance(w io.Writer, t *traffic, m samples, records []record) error {
 	b.zero("running", int(m.sum(runningNow)))
 	b.zero("waiting", int(m.sum(waitingNow)))
 	b.zero("KV cache in use, in millionths", int(m.sum(blocksNow)*1e6))
+	b.zero("goroutines more than at rest before", leaked(t.atRest, m, goroutinesNow, spareGoroutines))
+	b.zero("files more than at rest before", leaked(t.atRest, m, filesNow, spareFiles))
+	b.row("resident memory, MB (before)", int(t.atRest.sum(residentNow))>>20)
+	b.row("resident memory, MB (after)", int(m.sum(residentNow))>>20)
 	if b.numOpen > 0 {
 		return fmt.Errorf("%d columns do not balance", b.numOpen)
 	}
@@ -96,6 +110,11 @@ func balance(w io.Writer, t *traffic, m samples, records []record) error {
 	}
 	fmt.Fprintln(w, "\nThe books balance.")
 	return nil
+}
+
+// leaked is how much a gauge lies above its value at rest, beyond what comes and goes.
+func leaked(atRest, m samples, gauge string, spare int) int {
+	return max(0, int(m.sum(gauge)-atRest.sum(gauge))-spare)
 }
 
 // requests: each has exactly one outcome, in Prometheus, in the log and at its client.

@@ -31,6 +31,8 @@ func TestBalance(t *testing.T) {
 		"a request without outcome":  func() { m[receivedTotal+`{key=""}`]++ },
 		"a block that was not freed": func() { m[blocksNow+`{engine="0"}`] = 0.01 },
 		"a wrong answer":             func() { seen.wrong = []string{"soak-1-"} },
+		"a goroutine that stays":     func() { m[goroutinesNow] = spareGoroutines + 1 },
+		"a file that stays open":     func() { m[filesNow] = spareFiles + 1 },
 	} {
 		was := samples{}
 		for k, v := range m {

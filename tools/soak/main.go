@@ -22,7 +22,7 @@ type options struct {
 func main() {
 	var o options
 	flag.DurationVar(&o.time, "time", 10*time.Minute, "how long to make traffic")
-	flag.StringVar(&o.server, "server", "", "troupe binary; built if absent")
+	flag.StringVar(&o.server, "server", "", "troupe binary; if absent, one is built that requests can break")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the traffic")
 	flag.IntVar(&o.workers, "workers", 24, "clients at a time")
 	flag.Parse()
@@ -40,6 +40,7 @@ func soak(ctx context.Context, o *options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	canPoison := o.server == ""
 	if o.server == "" {
 		if o.server, err = build(ctx, dir); err != nil {
 			return err
@@ -52,11 +53,16 @@ func soak(ctx context.Context, o *options) error {
 	defer s.kill()
 	fmt.Printf("soak: seed %d, %d clients, %s, server at %s\n", o.seed, o.workers, o.time, s.url)
 	t := newTraffic(s, o.seed)
+	t.canPoison = canPoison
 	if err := t.rehearse(ctx); err != nil {
 		return fmt.Errorf("quiet answers: %w", err)
 	}
+	if t.atRest, err = s.scrape(ctx); err != nil {
+		return err
+	}
 	t.run(ctx, o.workers, o.time)
-	samples, err := s.settle(context.WithoutCancel(ctx))
+	t.client.CloseIdleConnections()
+	samples, err := s.settle(context.WithoutCancel(ctx), t.atRest)
 	if err != nil {
 		return err
 	}

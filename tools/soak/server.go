@@ -32,10 +32,10 @@ type server struct {
 	tail []string // the last lines that it logged
 }
 
-// build compiles the server into dir.
+// build compiles the server into dir, with the hook for requests that break it.
 func build(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, "troupe")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/troupe-llm/troupe/cmd/troupe").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "faultinject", "-o", path, "github.com/troupe-llm/troupe/cmd/troupe").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
@@ -180,9 +180,10 @@ func (s *server) scrape(ctx context.Context) (samples, error) {
 	return m, nil
 }
 
-// settle waits until nothing is in flight, and returns the metrics then. What
-// never comes to rest is returned as it is: the books will tell.
-func (s *server) settle(ctx context.Context) (samples, error) {
+// settle waits until nothing is in flight and nothing more is held than at rest,
+// and returns the metrics then. What never comes to rest is returned as it is: the
+// books will tell.
+func (s *server) settle(ctx context.Context, atRest samples) (samples, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
@@ -190,7 +191,8 @@ func (s *server) settle(ctx context.Context) (samples, error) {
 		if err != nil {
 			return nil, fmt.Errorf("scrape: %w\n%s", err, s.lastLines())
 		}
-		isOver := m.sum(receivedTotal) == m.sum(finishedTotal) && m.sum(runningNow) == 0 && m.sum(waitingNow) == 0 && m.sum(blocksNow) == 0
+		isOver := m.sum(receivedTotal) == m.sum(finishedTotal) && m.sum(runningNow) == 0 && m.sum(waitingNow) == 0 && m.sum(blocksNow) == 0 &&
+			leaked(atRest, m, goroutinesNow, spareGoroutines) == 0 && leaked(atRest, m, filesNow, spareFiles) == 0
 		if isOver || time.Now().After(deadline) {
 			return m, nil
 		}

@@ -54,6 +54,9 @@ type traffic struct {
 	seed   uint64
 	jobs   []*job
 
+	canPoison bool    // the server knows requests that break it
+	atRest    samples // the metrics before the traffic
+
 	mu     sync.Mutex
 	sent   map[string]sent // by X-Request-Id
 	wrong  []string        // complete answers that a quiet server does not give
@@ -61,10 +64,7 @@ type traffic struct {
 }
 
 func newTraffic(s *server, seed uint64) *traffic {
-	return &traffic{
-		server: s, seed: seed, jobs: newJobs(), sent: make(map[string]sent),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
-	}
+	return &traffic{server: s, seed: seed, jobs: newJobs(), sent: make(map[string]sent), client: newClient()}
 }
 
 // newJobs returns valid requests of every form.
@@ -161,14 +161,10 @@ func (t *traffic) act(ctx context.Context, rng *rand.Rand, id string) outcome {
 		cancel()
 	case p < 92:
 		got = t.askAndBeCancelled(ctx, id, j)
+	case p < 93 && t.canPoison:
+		return t.askForTrouble(ctx, id, &job{path: textPath, fields: poison}, rng.IntN(2) == 0)
 	default:
-		bad := &job{path: j.path, fields: badRequests[rng.IntN(len(badRequests))]}
-		got = t.ask(ctx, id, bad, false, nil)
-		if got.outcome == whole {
-			t.blame(id, "was answered although it is invalid")
-		}
-		t.note(id, got)
-		return got.outcome
+		return t.askForTrouble(ctx, id, &job{path: j.path, fields: badRequests[rng.IntN(len(badRequests))]}, false)
 	}
 	if got.outcome == whole && !got.answer.equal(&j.quiet) {
 		t.blame(id, fmt.Sprintf("%v\n  quiet: %+v\n  now:   %+v", j.fields, j.quiet, got.answer))
@@ -176,6 +172,20 @@ func (t *traffic) act(ctx context.Context, rng *rand.Rand, id string) outcome {
 	t.note(id, got)
 	return got.outcome
 }
+
+// askForTrouble sends what must not be answered.
+func (t *traffic) askForTrouble(ctx context.Context, id string, j *job, stream bool) outcome {
+	got := t.ask(ctx, id, j, stream, nil)
+	if got.outcome == whole {
+		t.blame(id, fmt.Sprintf("was answered: %v", j.fields))
+	}
+	t.note(id, got)
+	return got.outcome
+}
+
+// poison makes a step fail that names its culprit.
+var poison = map[string]any{"model": "understudy", "prompt": "x", "max_tokens": 60, "ignore_eos": true, "temperature": 1,
+	"vllm_xargs": map[string]any{"troupe_fault": "panic-in-sampling", "troupe_fault_after": 3}}
 
 var badRequests = []map[string]any{
 	{"model": "nobody", "prompt": "x", "messages": []any{}},
