@@ -61,10 +61,19 @@ func (b *builder) isNullable(e *expr) bool {
 	return false
 }
 
+// isProductive remembers what is true: that stays true as more rules are known.
 func (b *builder) isProductive(e *expr) bool {
+	if len(e.subs) == 0 {
+		return e.kind != kindNever && (e.kind != kindRef || b.productive[e.rule])
+	}
+	if !b.proven[e] && b.prove(e) {
+		b.proven[e] = true
+	}
+	return b.proven[e]
+}
+
+func (b *builder) prove(e *expr) bool {
 	switch e.kind {
-	case kindNever:
-		return false
 	case kindCat:
 		for _, s := range e.subs {
 			if !b.isProductive(s) {
@@ -80,8 +89,6 @@ func (b *builder) isProductive(e *expr) bool {
 		return false
 	case kindRepeat:
 		return e.min == 0 || b.isProductive(e.subs[0])
-	case kindRef:
-		return b.productive[e.rule]
 	}
 	return true
 }

@@ -18,7 +18,9 @@ type builder struct {
 	nullable, productive []bool
 	nonEmptyOf           map[int]int
 
-	interned map[node]int32   // byte nodes and calls
+	interned map[node]int32 // byte nodes and calls
+	lowered  map[place]int32
+	proven   map[*expr]bool   // found productive
 	inLoop   int32            // the loop that is being lowered, -1 = none
 	merged   map[string]int32 // splits and tables, by what they lead to
 	budget   int              // nodes that determinise may still add
@@ -30,7 +32,7 @@ func newBuilder(o Options) *builder { return from(prelude(), o) }
 func from(p *program, o Options) *builder {
 	b := &builder{
 		opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
-		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, inLoop: -1, merged: map[string]int32{},
+		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, inLoop: -1, merged: map[string]int32{},
 	}
 	b.program = program{
 		nodes: slices.Clone(p.nodes), tables: slices.Clone(p.tables), splits: slices.Clone(p.splits),
@@ -135,8 +137,28 @@ func (b *builder) split(targets []int32) int32 {
 	return pc
 }
 
-// lower returns the node from which e is matched and then next.
+// place is where an expression was lowered.
+type place struct {
+	e            *expr
+	next, inLoop int32
+}
+
+// lower returns the node from which e is matched and then next. What is shared
+// among expressions is lowered once for each next.
 func (b *builder) lower(e *expr, next int32) int32 {
+	if len(e.subs) == 0 {
+		return b.lowerNew(e, next)
+	}
+	at := place{e, next, b.inLoop}
+	if pc, ok := b.lowered[at]; ok {
+		return pc
+	}
+	pc := b.lowerNew(e, next)
+	b.lowered[at] = pc
+	return pc
+}
+
+func (b *builder) lowerNew(e *expr, next int32) int32 {
 	switch e.kind {
 	case kindEmpty:
 		return next

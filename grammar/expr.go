@@ -57,15 +57,24 @@ func bytesOf(lo, hi byte) *expr {
 
 func cat(es ...*expr) *expr {
 	var subs []*expr
+	add := func(e *expr) {
+		if n := len(subs); n > 0 && e.kind == kindLit && subs[n-1].kind == kindLit {
+			subs[n-1] = lit(subs[n-1].lit + e.lit)
+			return
+		}
+		subs = append(subs, e)
+	}
 	for _, e := range es {
 		switch e.kind {
 		case kindNever:
 			return never
 		case kindEmpty:
 		case kindCat:
-			subs = append(subs, e.subs...)
+			for _, s := range e.subs {
+				add(s)
+			}
 		default:
-			subs = append(subs, e)
+			add(e)
 		}
 	}
 	switch len(subs) {

@@ -122,10 +122,17 @@ func boundOf(x *big.Rat, excluded bool) bound {
 	return bound{n, strings.TrimRight(frac, "0"), excluded}
 }
 
-// numberRange matches the numbers from lo to hi without exponent and with at
-// most places digits after the point. nil bounds mean as far as intDigits go.
-func numberRange(lo, hi *big.Rat, loOut, hiOut bool, places int) *expr {
-	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(intDigits), nil))
+// numberBounds are the ends of a range; nil means as far as intDigits go.
+type numberBounds struct {
+	lo, hi       *big.Rat
+	loOut, hiOut bool
+}
+
+// numberRange matches the numbers within b without exponent and with at most
+// places digits after the point.
+func numberRange(b numberBounds, places int) *expr {
+	far := new(big.Rat).SetInt(pow10(intDigits))
+	lo, hi, loOut, hiOut := b.lo, b.hi, b.loOut, b.hiOut
 	if lo == nil {
 		lo, loOut = new(big.Rat).Neg(far), true
 	}

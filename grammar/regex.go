@@ -18,9 +18,9 @@ func CompileRegex(pattern string, o Options) (*Grammar, error) {
 		return nil, err
 	}
 	r := regex{opts: o, charOf: utf8Of, pad: empty}
-	e, err := r.compile(pattern, syntax.Perl)
-	if err != nil {
-		return nil, err
+	e, bad := r.compile(pattern)
+	if bad != nil {
+		return nil, bad
 	}
 	return newBuilder(o).compileRule(e)
 }
@@ -41,8 +41,16 @@ type regex struct {
 // maxPatternSteps bounds the nodes of a pattern's tree.
 const maxPatternSteps = 20_000
 
-func (r *regex) compile(pattern string, flags syntax.Flags) (*expr, error) {
-	tree, err := syntax.Parse(r.rewrite(pattern), flags)
+func (r *regex) compile(pattern string) (*expr, *infer.Error) {
+	tree, err := r.parse(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return r.translate(tree)
+}
+
+func (r *regex) parse(pattern string) (*syntax.Regexp, *infer.Error) {
+	tree, err := syntax.Parse(r.rewrite(pattern), syntax.Perl)
 	if err != nil {
 		var e *syntax.Error
 		if errors.As(err, &e) {
@@ -50,12 +58,12 @@ func (r *regex) compile(pattern string, flags syntax.Flags) (*expr, error) {
 		}
 		return nil, r.invalid("pattern %q can't be parsed", short(pattern))
 	}
+	return tree, nil
+}
+
+func (r *regex) translate(tree *syntax.Regexp) (*expr, *infer.Error) {
 	r.known = map[string]*expr{}
-	out, bad := r.edges(tree, true, true)
-	if bad != nil {
-		return nil, bad
-	}
-	return out, nil
+	return r.edges(tree, true, true)
 }
 
 func (r *regex) invalid(format string, args ...any) *infer.Error {

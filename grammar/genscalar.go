@@ -1,0 +1,257 @@
+package grammar
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// regexAt reads patterns as JavaScript does, for text within JSON quotes.
+func (c *schemaCompiler) regexAt(where string) *regex {
+	return &regex{opts: c.opts, where: where, charOf: jsonCharOf, pad: star(jsonCharOf(anyRune)), ecma: true}
+}
+
+// matches reports whether text matches pattern somewhere.
+func (r *regex) matches(pattern, text string) (bool, *infer.Error) {
+	if _, err := r.parse(pattern); err != nil {
+		return false, err
+	}
+	re, err := regexp.Compile(r.rewrite(pattern))
+	if err != nil {
+		return false, r.invalid("pattern %q can't be compiled", short(pattern))
+	}
+	return re.MatchString(text), nil
+}
+
+func (c *schemaCompiler) genString(s *schema) (*expr, *infer.Error) {
+	if n := s.length; n.max >= 0 && n.min > n.max {
+		return nil, c.bad(s.ptr, "minLength %d is more than maxLength %d", n.min, n.max)
+	}
+	var inside *expr
+	var err *infer.Error
+	switch {
+	case s.pattern != "" && s.format != "":
+		return nil, c.bad(s.ptr, "'pattern' together with 'format' is not supported")
+	case s.pattern != "":
+		inside, err = c.genPattern(s)
+	case s.format != "":
+		inside, err = c.genFormat(s)
+	case s.length == anyCount:
+		return ref(ruleString), nil
+	default:
+		inside = repeat(jsonChar(), s.length.min, s.length.max)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cat(lit(`"`), inside, lit(`"`)), nil
+}
+
+func (c *schemaCompiler) genPattern(s *schema) (*expr, *infer.Error) {
+	r := c.regexAt(s.ptr + "/pattern")
+	tree, err := r.parse(s.pattern)
+	if err != nil {
+		return nil, err
+	}
+	if lengthOf(tree, true, true).within(s.length) {
+		return r.translate(tree)
+	}
+	// One class, repeated: then the lengths are the counts.
+	if class, count, ok := repeatedClass(tree); ok {
+		n := count.and(s.length)
+		if n.max >= 0 && n.min > n.max {
+			return nil, c.bad(s.ptr, "no text of the length that 'minLength' and 'maxLength' say matches 'pattern'")
+		}
+		e, err := r.inner(class)
+		if err != nil {
+			return nil, err
+		}
+		return repeat(e, n.min, n.max), nil
+	}
+	return nil, c.bad(s.ptr, "'pattern' together with 'minLength' or 'maxLength' is not supported, unless the pattern is one class with a count or keeps to the lengths by itself")
+}
+
+// repeatedClass takes ^class{m,n}$ apart.
+func repeatedClass(re *syntax.Regexp) (class *syntax.Regexp, count span, ok bool) {
+	if re.Op != syntax.OpConcat || len(re.Sub) != 3 || re.Sub[0].Op != syntax.OpBeginText || re.Sub[2].Op != syntax.OpEndText {
+		return nil, count, false
+	}
+	mid := re.Sub[1]
+	for mid.Op == syntax.OpCapture {
+		mid = mid.Sub[0]
+	}
+	switch mid.Op {
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
+		lo, hi := times(mid)
+		class = mid.Sub[0]
+		one := lengthOf(class, false, false) == span{1, 1}
+		return class, span{lo, hi}, one && !anchored(class)
+	}
+	return nil, count, false
+}
+
+// lengthOf returns how many characters a match of re has, between left and
+// right end as in regex.edges.
+func lengthOf(re *syntax.Regexp, left, right bool) span {
+	switch re.Op {
+	case syntax.OpAlternate:
+		out := lengthOf(re.Sub[0], left, right)
+		for _, s := range re.Sub[1:] {
+			n := lengthOf(s, left, right)
+			out.min = min(out.min, n.min)
+			if out.max < 0 || n.max < 0 {
+				out.max = -1
+			} else {
+				out.max = max(out.max, n.max)
+			}
+		}
+		return out
+	case syntax.OpCapture:
+		return lengthOf(re.Sub[0], left, right)
+	case syntax.OpConcat:
+		out := span{}
+		for i, s := range re.Sub {
+			// Only a plain anchor at the very end closes that end.
+			out = out.plus(lengthOf(s, left && i == 0, right && i == len(re.Sub)-1))
+		}
+		return out
+	case syntax.OpBeginText:
+		return span{0, -1}.unless(!right)
+	case syntax.OpEndText:
+		return span{0, -1}.unless(!left)
+	}
+	n := plainLength(re)
+	if left || right {
+		n.max = -1
+	}
+	return n
+}
+
+// unless returns nothing at all if closed, else a.
+func (a span) unless(closed bool) span {
+	if closed {
+		return span{}
+	}
+	return a
+}
+
+func (a span) plus(b span) span {
+	if a.max < 0 || b.max < 0 {
+		return span{a.min + b.min, -1}
+	}
+	return span{a.min + b.min, min(a.max+b.max, maxRepeat)}
+}
+
+func plainLength(re *syntax.Regexp) span {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return span{len(re.Rune), len(re.Rune)}
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return span{1, 1}
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
+		lo, hi := times(re)
+		n := lengthOf(re.Sub[0], false, false)
+		if n.max == 0 || hi == 0 {
+			return span{}
+		}
+		if hi < 0 || n.max < 0 {
+			return span{n.min * lo, -1}
+		}
+		return span{n.min * lo, min(n.max*hi, maxRepeat)}
+	}
+	return span{}
+}
+
+// bounds checks and cuts the limits of a number to what intDigits can hold.
+func (c *schemaCompiler) bounds(s *schema) (lo, hi *big.Rat, err *infer.Error) {
+	far := new(big.Rat).SetInt(pow10(intDigits))
+	lo, hi = s.min, s.max
+	if lo != nil && hi != nil {
+		if n := lo.Cmp(hi); n > 0 || n == 0 && (s.minOut || s.maxOut) {
+			return nil, nil, c.bad(s.ptr, "the minimum %s leaves nothing below the maximum %s", lo.RatString(), hi.RatString())
+		}
+	}
+	for _, x := range []*big.Rat{lo, hi} {
+		if x != nil && !new(big.Rat).Mul(x, new(big.Rat).SetInt(pow10(maxNumberDigits))).IsInt() {
+			return nil, nil, c.bad(s.ptr, "a bound has more than the limit of %d digits after the point", maxNumberDigits)
+		}
+	}
+	if lo != nil && lo.Cmp(far) >= 0 || hi != nil && new(big.Rat).Neg(hi).Cmp(far) >= 0 {
+		return nil, nil, c.bad(s.ptr, "a bound leaves only numbers of more than the limit of %d digits", intDigits)
+	}
+	if lo != nil && new(big.Rat).Neg(lo).Cmp(far) >= 0 {
+		lo = nil
+	}
+	if hi != nil && hi.Cmp(far) >= 0 {
+		hi = nil
+	}
+	return lo, hi, nil
+}
+
+func pow10(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}
+
+func (c *schemaCompiler) genNumber(s *schema) (*expr, *infer.Error) {
+	places := fracDigits
+	if m := s.multipleOf; m != nil {
+		inverse := new(big.Rat)
+		if m.Sign() > 0 {
+			inverse.Inv(m)
+		}
+		for places = 0; places <= fracDigits && inverse.Cmp(new(big.Rat).SetInt(pow10(places))) != 0; places++ {
+		}
+		if places > fracDigits {
+			return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s is not supported for numbers, only 1, 0.1, 0.01 and so on", m.RatString())
+		}
+	}
+	lo, hi, err := c.bounds(s)
+	if err != nil {
+		return nil, err
+	}
+	if lo == nil && hi == nil && s.multipleOf == nil {
+		return ref(ruleNumber), nil
+	}
+	e := numberRange(numberBounds{lo, hi, s.minOut, s.maxOut}, places)
+	if e.kind == kindNever {
+		return c.never(s, "no number lies within its bounds"), nil
+	}
+	return e, nil
+}
+
+func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
+	if m := s.multipleOf; m != nil && (m.Sign() <= 0 || !new(big.Rat).Inv(m).IsInt()) {
+		return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s is not supported for integers", m.RatString())
+	}
+	lo, hi, err := c.bounds(s)
+	if err != nil {
+		return nil, err
+	}
+	if lo == nil && hi == nil {
+		return ref(ruleInteger), nil
+	}
+	least, most := big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
+	if lo != nil {
+		least = ceil(lo, s.minOut)
+	}
+	if hi != nil {
+		most = new(big.Int).Neg(ceil(new(big.Rat).Neg(hi), s.maxOut))
+	}
+	e := intRange(least, most)
+	if e.kind == kindNever {
+		return nil, c.bad(s.ptr, "there is no integer from %s to %s", least, most)
+	}
+	return e, nil
+}
+
+// ceil returns the least integer that is at least x, or above x.
+func ceil(x *big.Rat, above bool) *big.Int {
+	n := new(big.Int).Div(x.Num(), x.Denom()) // the floor: the denominator is positive
+	if above || !x.IsInt() {
+		n.Add(n, big.NewInt(1))
+	}
+	return n
+}
