@@ -1,6 +1,7 @@
 package reasoning_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -209,15 +210,14 @@ func TestUnknownNameIsRefused(t *testing.T) {
 }
 
 func FuzzSplit(f *testing.F) {
+	names := reasoning.Names()
 	for i, s := range samples {
-		f.Add(s.parser, s.text, s.options.Prompt, uint64(i), s.options.Tools)
+		f.Add(uint8(slices.Index(names, s.parser)), s.text, s.options.Prompt, uint64(i)*0x9e3779b97f4a7c15, s.options.Tools)
 	}
-	f.Fuzz(func(t *testing.T, parser, text, prompt string, cuts uint64, tools bool) {
-		s := sample{parser: parser, text: text, options: reasoning.Options{Prompt: prompt, Tools: tools}}
-		wantR, wantC, err := reasoning.Parse(parser, s.options, text)
-		if err != nil {
-			return
-		}
+	f.Fuzz(func(t *testing.T, which uint8, text, prompt string, cuts uint64, tools bool) {
+		s := sample{parser: names[int(which)%len(names)], text: text, options: reasoning.Options{Prompt: prompt, Tools: tools}}
+		wantR, wantC, err := reasoning.Parse(s.parser, s.options, text)
+		require.NoError(t, err)
 		r, c := split(t, s, func(n int) bool { return cuts>>(n%64)&1 == 1 })
 		require.Equal(t, []string{wantR, wantC}, []string{r, c})
 	})

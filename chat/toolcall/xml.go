@@ -1,7 +1,6 @@
 package toolcall
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/troupe-llm/troupe/chat/internal/marker"
@@ -25,6 +24,7 @@ const (
 	xmlBody            // between parameters
 	xmlKey             // behind <parameter=
 	xmlValue
+	xmlJSON // the arguments are a JSON object
 )
 
 // xml is the form of Qwen3-Coder and Qwen3.5 and later:
@@ -41,8 +41,9 @@ const (
 // qwen3coder_tool_parser.py). A value is text between the line ends next to its tags; the
 // tool's schema gives its type. Strings are streamed, other values come out whole.
 //
-// Taken as well: a missing <tool_call>, a missing </parameter>, and within a value the tags
-// themselves where no tag can stand. Text between parameters is dropped.
+// Taken as well: a missing <tool_call>, a missing </parameter>, a JSON object in place of the
+// parameters (as Llama 3.1 writes it), and within a value the tags themselves where no tag
+// can stand. Other text between parameters is dropped.
 type xml struct {
 	out   *sink
 	state xmlState
@@ -54,6 +55,7 @@ type xml struct {
 	params parameters
 	given  map[string]bool // declared parameters that came
 	count  int             // parameters that came
+	object *value          // xmlJSON, and behind it
 
 	types []string
 	pend  []byte // text that may be the end of the value
@@ -83,13 +85,23 @@ func (x *xml) step(c byte) {
 		x.stepName(c)
 	case xmlValue:
 		x.stepValue(c)
+	case xmlJSON:
+		x.stepJSON(c)
 	}
 }
 
 func (x *xml) stepFind(c byte) {
+	if x.state == xmlBody && c == '{' && x.count == 0 && x.object == nil && x.find.Held() == 0 {
+		x.state, x.object = xmlJSON, &value{put: x.out.arg}
+		x.stepJSON(c)
+		return
+	}
 	released, hit := x.find.Step(c)
-	if x.state == xmlText {
+	switch {
+	case x.state == xmlText:
 		x.out.content(released...)
+	case x.object != nil && x.object.loose:
+		x.out.args(released...)
 	}
 	if hit != "" {
 		x.tag(hit)
@@ -107,8 +119,9 @@ func (x *xml) tag(hit string) {
 		}
 	}
 	switch {
-	case hit == xmlParameter:
+	case hit == xmlParameter && x.object == nil:
 		x.state, x.held = xmlKey, nil
+	case hit == xmlParameter:
 	case hit == xmlCall, hit == xmlFunction:
 		x.held, x.start, x.state = []byte(hit), len(hit), xmlOpened
 		if hit == xmlFunction {
@@ -175,7 +188,7 @@ func (x *xml) stepName(c byte) {
 
 func (x *xml) open(name string) {
 	x.out.start(name)
-	x.params, x.given, x.count = parametersOf(x.out.tools[name]), map[string]bool{}, 0
+	x.params, x.given, x.count, x.object = parametersOf(x.out.tools[name]), map[string]bool{}, 0, nil
 	x.body()
 }
 
@@ -185,7 +198,23 @@ func (x *xml) body() {
 	x.find = marker.New(xmlParameter, xmlFunctionEnd, xmlCallEnd, xmlCall)
 }
 
+// stepJSON passes an object on. One that is no JSON ends at the first end tag.
+func (x *xml) stepJSON(c byte) {
+	switch x.object.step(c) {
+	case done:
+		x.body()
+	case bad:
+		x.object.loosen()
+		x.body()
+		x.stepFind(c)
+	}
+}
+
 func (x *xml) closeCall() {
+	if x.object != nil {
+		x.out.stop(x.object.loose)
+		return
+	}
 	if x.count == 0 {
 		x.out.args('{')
 	}
@@ -220,137 +249,6 @@ func (x *xml) stream() {
 	x.whole = nil
 }
 
-func (x *xml) stepValue(c byte) {
-	if x.first && c == '\n' {
-		x.first = false
-		return
-	}
-	x.first = false
-	if len(x.pend) == 0 && c != '\n' && c != '<' {
-		x.valueByte(c)
-		return
-	}
-	x.pend = append(x.pend, c)
-	for len(x.pend) > 0 {
-		found, next := x.valueEnd(string(x.pend), false)
-		switch found {
-		case matchPart:
-			return
-		case matchYes:
-			x.closeValue(next)
-			return
-		}
-		x.valueByte(x.pend[0])
-		x.pend = x.pend[:copy(x.pend, x.pend[1:])]
-	}
-}
-
-func (x *xml) valueByte(c byte) {
-	if x.quote != nil {
-		x.quote.add(c)
-		return
-	}
-	if x.whole = append(x.whole, c); len(x.whole) > maxHeld {
-		x.stream()
-	}
-}
-
-// closeValue ends the value and takes the tag behind it, "" at the end of the output.
-func (x *xml) closeValue(next string) {
-	if x.quote != nil {
-		x.quote.flush()
-		x.out.args('"')
-	} else {
-		x.out.args(coerce(string(x.whole), x.types)...)
-	}
-	x.body()
-	if key, ok := strings.CutPrefix(next, xmlParameter); ok && key != "" {
-		x.parameter(strings.TrimSuffix(key, ">"))
-	} else if next != "" {
-		x.tag(next)
-	}
-}
-
-// valueEnd says whether text starts with the end of the value, and which tag comes next:
-// </parameter> where another tag or the end of the output follows, </function> likewise,
-// or on a new line the start of a declared parameter that has not come yet.
-func (x *xml) valueEnd(text string, last bool) (match, string) {
-	rest := strings.TrimPrefix(text, "\n")
-	line := rest != text
-	if rest == "" {
-		return matchPart, ""
-	}
-	if behind, found := cutTag(rest, xmlParameterEnd); found != matchNo {
-		return tagBehind(behind, found, last, xmlParameter, xmlFunctionEnd, xmlCallEnd)
-	}
-	if behind, found := cutTag(rest, xmlFunctionEnd); found != matchNo {
-		found, next := tagBehind(behind, found, last, xmlCallEnd)
-		if found == matchYes && next == "" {
-			next = xmlFunctionEnd
-		}
-		return found, next
-	}
-	if line && !last {
-		return x.parameterStart(rest)
-	}
-	return matchNo, ""
-}
-
-// cutTag is strings.CutPrefix for text that may be cut itself.
-func cutTag(text, tag string) (rest string, found match) {
-	if rest, ok := strings.CutPrefix(text, tag); ok {
-		return rest, matchYes
-	}
-	if strings.HasPrefix(tag, text) {
-		return "", matchPart
-	}
-	return "", matchNo
-}
-
-// tagBehind looks for one of the tags behind white space, behind a tag that was found.
-func tagBehind(text string, found match, last bool, tags ...string) (match, string) {
-	if found == matchPart {
-		return matchPart, ""
-	}
-	rest := trimBlanks(text)
-	if rest == "" && last {
-		return matchYes, ""
-	}
-	if len(text)-len(rest) > maxBlanks {
-		return matchNo, ""
-	}
-	best := matchNo
-	for _, tag := range tags {
-		switch _, found := cutTag(rest, tag); found {
-		case matchYes:
-			return matchYes, tag
-		case matchPart:
-			best = matchPart
-		}
-	}
-	if best == matchPart && last {
-		return matchYes, "" // the output was cut within the next tag
-	}
-	return best, ""
-}
-
-// parameterStart looks for a parameter's tag behind a value that was not closed.
-func (x *xml) parameterStart(text string) (match, string) {
-	key, found := cutTag(text, xmlParameter)
-	if found != matchYes {
-		return found, ""
-	}
-	name, closed := strings.CutSuffix(key, ">")
-	_, declared := x.params.Properties[name]
-	switch {
-	case closed && declared && !x.given[name]:
-		return matchYes, text
-	case closed || len(name) > maxName || strings.ContainsAny(name, "\n<>"):
-		return matchNo, ""
-	}
-	return matchPart, ""
-}
-
 func (x *xml) end() {
 	switch x.state {
 	case xmlText:
@@ -360,23 +258,4 @@ func (x *xml) end() {
 	case xmlValue:
 		x.endValue()
 	}
-}
-
-// endValue deals with a value that the output ends in.
-func (x *xml) endValue() {
-	pend := slices.Clone(x.pend)
-	for len(pend) > 0 {
-		found, next := x.valueEnd(string(pend), true)
-		if found == matchYes {
-			x.closeValue(next)
-			return
-		}
-		x.valueByte(pend[0])
-		pend = pend[1:]
-	}
-	if x.quote == nil {
-		x.out.args(x.whole...)
-		return
-	}
-	x.quote.flush()
 }
