@@ -112,6 +112,13 @@ type Backend interface {
 	// Describe returns a line for people: device, instruction set, threads.
 	Describe() string
 
+	// Fork returns another backend of the same device, with threads, buffers and
+	// caches of its own, that may be used and closed while this one is in use,
+	// and even if an operation of this one never ends. Matrices, vectors and rope
+	// tables of either are for both: their memory is given back when the last of
+	// all forks is closed.
+	Fork() (Backend, error)
+
 	// NewMatrix stacks the parts by rows (fused QKV, gate+up) into one weight,
 	// copied and repacked: the parts' Data may be unmapped afterwards. All parts
 	// have the same Cols and DType.
@@ -147,6 +154,8 @@ type Backend interface {
 	// host, valid until the next operation on it. Call Sync first.
 	Host(b Buffer, from, n int) []float32
 
+	// Close stops the threads and frees the buffers and caches. A second call does
+	// nothing.
 	Close() error
 }
 

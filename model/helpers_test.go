@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"math"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,12 +15,39 @@ import (
 
 // tapped is a backend whose logits can be watched and spoiled, and whose
 // operations can be made to fail. It is used from one goroutine at a time, as
-// every backend.
+// every backend, and so are its taps.
 type tapped struct {
 	compute.Backend
+	*taps
+}
+
+// taps are those of a backend and all its forks.
+type taps struct {
 	onHost  func(values []float32) // called with what Host returns
 	onSync  func() error           // replaces Sync's answer if not nil
 	onEmbed func()                 // called at the start of every step
+
+	forks  atomic.Int64 // not yet closed, the first backend included
+	caches atomic.Int64 // made
+}
+
+func (b *tapped) Fork() (compute.Backend, error) {
+	fork, err := b.Backend.Fork()
+	if err != nil {
+		return nil, err
+	}
+	b.forks.Add(1)
+	return &tapped{Backend: fork, taps: b.taps}, nil
+}
+
+func (b *tapped) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
+	b.caches.Add(1)
+	return b.Backend.NewKVCache(spec)
+}
+
+func (b *tapped) Close() error {
+	b.forks.Add(-1)
+	return b.Backend.Close()
 }
 
 func (b *tapped) Host(buf compute.Buffer, from, n int) []float32 {
@@ -50,8 +78,13 @@ func newBackend(tb testing.TB) *tapped {
 	tb.Helper()
 	b, err := cpu.New(cpu.Options{Threads: 2})
 	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, b.Close()) })
-	return &tapped{Backend: b}
+	tap := &tapped{Backend: b, taps: &taps{}}
+	tap.forks.Add(1)
+	tb.Cleanup(func() {
+		require.NoError(tb, tap.Close())
+		require.Zero(tb, tap.forks.Load(), "a fork is still open")
+	})
+	return tap
 }
 
 // options returns workable options over a new backend.
@@ -70,7 +103,6 @@ func loadFolder(tb testing.TB, f *model.Folder, o model.Options) *model.Model {
 	tb.Helper()
 	m, err := model.Load(f, o)
 	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, m.Close()) })
 	return m
 }
 
@@ -78,6 +110,7 @@ func newRunner(tb testing.TB, m *model.Model) *model.Runner {
 	tb.Helper()
 	r, err := m.NewRunner()
 	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, r.Close()) })
 	return r
 }
 

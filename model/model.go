@@ -2,7 +2,6 @@ package model
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
@@ -11,7 +10,9 @@ import (
 
 // Options say how to load a model.
 type Options struct {
-	Backend compute.Backend // required; stays the caller's, and outlives the model
+	// Backend holds the weights, and every runner has a fork of it; required. It
+	// stays the caller's: closing it frees the weights once no runner is open.
+	Backend compute.Backend
 
 	// DType is the element type of the weights in memory: auto (that of the
 	// checkpoint), float32, float16 or bfloat16.
@@ -39,8 +40,8 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// Model is a loaded model: weights and step buffers in the backend's memory,
-// and what its config files say. At most one of its runners is alive at a time.
+// Model is a loaded model: weights in the backend's memory, and what its config
+// files say. It may have any number of runners.
 type Model struct {
 	config        Config
 	generation    generation
@@ -52,12 +53,8 @@ type Model struct {
 
 	newSampler func() rowSampler // one per runner
 
-	weights     weights
-	rope        compute.Rope
-	activations *activations // used by the runner that is alive
-
-	mu     sync.Mutex // guards runner
-	runner *Runner    // the latest
+	weights weights // read-only once loaded
+	rope    compute.Rope
 }
 
 // Load reads a folder's config files and weights. Everything that can be known
@@ -78,9 +75,6 @@ func Load(f *Folder, o Options) (*Model, error) {
 	}
 	var err error
 	if m.rope, err = m.backend.NewRope(m.config.ropeTable(m.sizes.maxModelLen)); err != nil {
-		return nil, err
-	}
-	if m.activations, err = newActivations(m.backend, &m.config, m.maxTokens); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -144,23 +138,15 @@ func (m *Model) resolve(c *checkpoint, items []item, o *Options, weightBytes int
 	return err
 }
 
-// NewRunner returns a runner with an empty KV cache over the model's weights. A
-// runner of this model that is still open is closed first.
+// NewRunner returns a runner with step buffers, threads and an empty KV cache of
+// its own over the model's weights. It is closed by its user; the weights stay
+// until the model's backend and the last runner are closed, in any order.
 func (m *Model) NewRunner() (*Runner, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.runner != nil {
-		if err := m.runner.Close(); err != nil {
-			return nil, err
-		}
-		m.runner = nil
-	}
-	kv, err := m.backend.NewKVCache(m.sizes.kv)
+	own, err := m.newRoom()
 	if err != nil {
 		return nil, err
 	}
-	m.runner = newRunner(m, kv)
-	return m.runner, nil
+	return newRunner(m, own), nil
 }
 
 // Config returns the architecture.
@@ -190,19 +176,4 @@ func (m *Model) Spec() infer.RunnerSpec {
 		VocabSize: m.config.VocabSize, MaxModelLen: m.sizes.maxModelLen,
 		Device: m.backend.Describe(), DType: m.dtype.String(),
 	}
-}
-
-// Close closes the runner that is alive and frees the step buffers and the
-// cache. The weights stay with the backend until that is closed.
-func (m *Model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.runner != nil {
-		if err := m.runner.Close(); err != nil {
-			return err
-		}
-		m.runner = nil
-	}
-	m.activations.free()
-	return nil
 }

@@ -4,20 +4,19 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 )
 
 // Runner executes steps of one model on its own goroutine. It implements
-// [infer.Runner].
+// [infer.Runner]. Runners of one model share its weights and nothing else.
 type Runner struct {
 	spec infer.RunnerSpec
-	kv   compute.KVCache
 
 	mu     sync.Mutex // guards closed against a Launch on another goroutine
 	closed bool
 	jobs   chan job // one place: at most one step is in flight
 	done   chan struct{}
+	err    error // of freeing the memory; set before done is closed
 }
 
 var _ infer.Runner = (*Runner)(nil)
@@ -33,9 +32,9 @@ var (
 	errBusy   = errors.New("model: a step is in flight already")
 )
 
-func newRunner(m *Model, kv compute.KVCache) *Runner {
-	r := &Runner{spec: m.Spec(), kv: kv, jobs: make(chan job, 1), done: make(chan struct{})}
-	go r.loop(&step{model: m, kv: kv, sampler: m.newSampler()})
+func newRunner(m *Model, own *room) *Runner {
+	r := &Runner{spec: m.Spec(), jobs: make(chan job, 1), done: make(chan struct{})}
+	go r.loop(&step{model: m, room: own, sampler: m.newSampler()})
 	return r
 }
 
@@ -45,7 +44,7 @@ func (r *Runner) loop(s *step) {
 	for j := range r.jobs {
 		j.done(s.execute(j.plan))
 	}
-	r.kv.Free()
+	r.err = s.room.close()
 }
 
 // Launch implements [infer.Runner]. A step that is launched while another is in
@@ -73,9 +72,9 @@ func (r *Runner) post(j job) error {
 // Spec implements [infer.Runner].
 func (r *Runner) Spec() infer.RunnerSpec { return r.spec }
 
-// Close implements [infer.Runner]: it waits for a step in flight and for the
-// goroutine's end, so it must not be called from a step's done. A second call
-// does nothing.
+// Close implements [infer.Runner]: it waits for a step in flight, then frees all
+// but the weights, so it must not be called from a step's done. A second call
+// waits, too, and gives the same answer.
 func (r *Runner) Close() error {
 	r.mu.Lock()
 	if !r.closed {
@@ -84,5 +83,5 @@ func (r *Runner) Close() error {
 	}
 	r.mu.Unlock()
 	<-r.done
-	return nil
+	return r.err
 }

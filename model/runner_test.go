@@ -3,12 +3,14 @@ package model_test
 import (
 	"errors"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/troupe-llm/troupe/compute/cpu"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/internal/testkit/modelkit"
 	"github.com/troupe-llm/troupe/model"
@@ -207,21 +209,88 @@ func TestLaunchIsRefusedWhileBusyAndAfterClose(t *testing.T) {
 	require.EqualValues(t, 4, calls.Load())
 }
 
-func TestNewRunnerClosesTheOldOne(t *testing.T) {
+// TestRunnersAreIndependent hangs a step of one runner: others open, work and
+// close meanwhile over the same weights, and it ends well once it can.
+func TestRunnersAreIndependent(t *testing.T) {
+	others := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, others) })
+	small, o := modelkit.Small(1), options(t)
+	m := load(t, small.Write(t, "F32", 1), o)
+	taps := o.Backend.(*tapped).taps
+	quiet := threeSequences(small)
+	(&driver{runner: newRunner(t, m)}).run(t, quiet...)
+
+	entered, proceed := make(chan struct{}), make(chan struct{})
+	taps.onEmbed = func() { close(entered); <-proceed }
+	hung := newRunner(t, m)
+	plan, _ := (&driver{runner: hung}).plan(threeSequences(small))
+	answer := make(chan error, 1)
+	hung.Launch(plan, func(_ *infer.StepResult, err error) { answer <- err })
+	<-entered
+	taps.onEmbed = nil
+
+	before := taps.forks.Load()
+	for range 3 {
+		r := newRunner(t, m)
+		require.Equal(t, m.Spec(), r.Spec())
+		seqs := threeSequences(small)
+		(&driver{runner: r}).run(t, seqs...)
+		for i := range seqs {
+			require.Equal(t, quiet[i].output, seqs[i].output)
+			require.Equal(t, bitsOf(quiet[i].logprobs), bitsOf(seqs[i].logprobs))
+		}
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close(), "a second call does nothing")
+	}
+	require.Equal(t, before, taps.forks.Load(), "what closed runners had is freed")
+
+	closed := make(chan error, 1)
+	go func() { closed <- hung.Close() }()
+	close(proceed)
+	require.NoError(t, <-answer)
+	require.NoError(t, <-closed)
+	require.Equal(t, before-1, taps.forks.Load(), "the hung one is freed when its step has ended")
+	require.EqualValues(t, 5, taps.caches.Load(), "a cache for each")
+}
+
+// TestRunnersTogether runs steps of several runners at the same time.
+func TestRunnersTogether(t *testing.T) {
 	small := modelkit.Small(1)
 	m := load(t, small.Write(t, "F32", 1), options(t))
-	first := newRunner(t, m)
-	second := newRunner(t, m)
-	d := &driver{runner: second}
-	plan, _ := d.plan(threeSequences(small))
-	_, err := launch(first, plan)
-	require.ErrorContains(t, err, "closed")
-	_, err = launch(second, plan)
+	var seqs [4][]*sequence
+	var running sync.WaitGroup
+	for i := range seqs {
+		r := newRunner(t, m)
+		seqs[i] = threeSequences(small)
+		running.Go(func() { (&driver{runner: r}).run(t, seqs[i]...) })
+	}
+	running.Wait()
+	for _, s := range seqs[1:] {
+		for i := range s {
+			require.Equal(t, seqs[0][i].output, s[i].output)
+			require.Equal(t, bitsOf(seqs[0][i].logprobs), bitsOf(s[i].logprobs))
+		}
+	}
+	require.Equal(t, 67, m.Spec().VocabSize)
+	require.Equal(t, 96, m.Spec().MaxModelLen)
+	require.Equal(t, "float32", m.Spec().DType)
+}
+
+// TestRunnerOutlivesItsBackend: the weights stay while a runner reads them, and
+// no new one gets at them.
+func TestRunnerOutlivesItsBackend(t *testing.T) {
+	small, o := modelkit.Small(1), options(t)
+	b, err := cpu.New(cpu.Options{Threads: 2})
 	require.NoError(t, err)
-	require.Equal(t, m.Spec(), second.Spec())
-	require.Equal(t, 67, second.Spec().VocabSize)
-	require.Equal(t, 96, second.Spec().MaxModelLen)
-	require.Equal(t, "float32", second.Spec().DType)
+	o.Backend = b
+	m := load(t, small.Write(t, "F32", 1), o)
+	r := newRunner(t, m)
+	require.NoError(t, b.Close())
+	seqs := threeSequences(small)
+	(&driver{runner: r}).run(t, seqs...)
+	require.Len(t, seqs[0].output, 5)
+	_, err = m.NewRunner()
+	require.ErrorContains(t, err, "closed")
 }
 
 // A decode step's allocations are those of its result: they must not grow with

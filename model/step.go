@@ -14,7 +14,7 @@ import (
 // to the runner's goroutine.
 type step struct {
 	model   *Model
-	kv      compute.KVCache
+	room    *room
 	sampler rowSampler
 
 	batch   compute.Batch
@@ -58,12 +58,12 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 	if len(s.batch.TokenIDs) == 0 {
 		return res, nil
 	}
-	s.model.forward(s.kv, &s.batch, &s.queries)
+	s.forward()
 	if err := s.readLogits(plan, res); err != nil {
 		return nil, err
 	}
 	// Also when no logits were read: the plan's memory is in use until now.
-	if err := s.model.backend.Sync(); err != nil {
+	if err := s.room.backend.Sync(); err != nil {
 		return nil, fmt.Errorf("model: step %d: %w", plan.StepID, err)
 	}
 	return res, nil
@@ -185,15 +185,14 @@ func (s *step) need(r logitsRow) {
 // readLogits computes the needed rows' logits, as many at a time as the buffer
 // holds, and samples or describes each.
 func (s *step) readLogits(plan *infer.StepPlan, res *infer.StepResult) error {
-	m := s.model
+	be, buffer, vocab := s.room.backend, s.room.activations.logits, s.model.config.VocabSize
 	for from := 0; from < len(s.rows); {
-		n := min(len(s.rows)-from, m.activations.logits.Cap())
-		m.computeLogits(s.ids[from : from+n])
-		if err := m.backend.Sync(); err != nil {
+		n := min(len(s.rows)-from, buffer.Cap())
+		s.computeLogits(s.ids[from : from+n])
+		if err := be.Sync(); err != nil {
 			return fmt.Errorf("model: step %d: %w", plan.StepID, err)
 		}
-		host := m.backend.Host(m.activations.logits, 0, n)
-		vocab := m.config.VocabSize
+		host := be.Host(buffer, 0, n)
 		for i, r := range s.rows[from : from+n] {
 			logits := host[i*vocab : (i+1)*vocab : (i+1)*vocab]
 			if err := s.readRow(r, logits, &plan.Sequences[r.seq], &res.Sequences[r.seq]); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
-	"github.com/troupe-llm/troupe/infer"
 )
 
 func TestSeveralBatchers(t *testing.T) {
@@ -28,7 +27,7 @@ func TestSeveralBatchers(t *testing.T) {
 	require.Contains(t, text, `troupe:requests_received_total{key=""} 4`)
 	require.Contains(t, text, `troupe:requests_finished_total{finished_reason="length",key=""} 4`)
 	r.stop(t)
-	require.Contains(t, r.log.String(), "2 batchers, each with weights")
+	require.Contains(t, r.log.String(), "2 batchers, each with threads, KV cache and limits of its own over the same weights")
 }
 
 // textOf returns the text of a completion's only choice.
@@ -40,44 +39,19 @@ func textOf(t *testing.T, body string) string {
 	return answer.Choices[0].Text
 }
 
-// stuckRunner never ends a step.
-type stuckRunner struct{ infer.Runner }
-
-func (stuckRunner) Launch(*infer.StepPlan, func(*infer.StepResult, error)) {}
-
-func TestStuckStepCostsADevice(t *testing.T) {
-	cli, _, err := config.Parse([]string{"serve", "--num-gpu-blocks-override", "80"}, config.Options{Getenv: noEnv})
+// TestRunnersAreOpenedBesideEachOther: a batcher gets its next runner while an
+// older one is open, over the same model and with as many blocks.
+func TestRunnersAreOpenedBesideEachOther(t *testing.T) {
+	cli, _, err := config.Parse([]string{"serve", "--num-gpu-blocks-override", "80", "--data-parallel-size", "2"}, config.Options{Getenv: noEnv})
 	require.NoError(t, err)
-	m := &Main{Stderr: io.Discard}
-	s, err := newServer(&cli.Serve, m)
+	s, err := newServer(&cli.Serve, &Main{Stderr: io.Discard})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	require.NoError(t, s.engine.Close())
-	d := s.devices[0]
-	before := d.model
-	_, err = s.newRunner(0)
-	require.NoError(t, err)
-	require.Same(t, before, d.model, "nothing runs: the device is good")
-
-	d.last = &watchedRunner{Runner: stuckRunner{}}
-	d.last.Launch(&infer.StepPlan{}, func(*infer.StepResult, error) {})
-	fresh, err := s.newRunner(0)
-	require.NoError(t, err)
-	require.NotSame(t, before, d.model)
-	require.Equal(t, before.KVSpec(), d.model.KVSpec())
-	require.Equal(t, 80, fresh.Spec().NumBlocks)
-}
-
-func TestWatchedRunnerCountsEachStepOnce(t *testing.T) {
-	r := &watchedRunner{Runner: panicRunner{}}
-	require.Panics(t, func() { r.Launch(&infer.StepPlan{}, func(*infer.StepResult, error) {}) })
-	require.Zero(t, r.steps.Load())
-}
-
-// panicRunner panics after it has answered.
-type panicRunner struct{ infer.Runner }
-
-func (panicRunner) Launch(_ *infer.StepPlan, done func(*infer.StepResult, error)) {
-	done(nil, nil)
-	panic("late")
+	// The engine has two open; here are two more.
+	for batcher := range 2 {
+		r, err := s.newRunner(batcher)
+		require.NoError(t, err)
+		require.Equal(t, 80, r.Spec().NumBlocks)
+		defer func() { require.NoError(t, r.Close(), "after the model's backend") }()
+	}
+	require.NoError(t, s.Close())
 }

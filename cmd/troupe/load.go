@@ -27,7 +27,6 @@ type parts struct {
 	template    *chat.Template // nil if there is none or it is broken
 	templateErr error          // why the model's own template is broken
 	maxModelLen int            // tokens: what flags or the model's config ask for
-	numBlocks   int            // of a KV cache, as decided for the first batcher; 0 = not yet
 }
 
 func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
@@ -166,7 +165,7 @@ func templateSource(given string) (string, error) {
 	return string(text), nil
 }
 
-// loadModel loads the weights. The backend is the caller's, and outlives the model.
+// loadModel loads the weights. The backend is the caller's.
 func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress) (*model.Model, error) {
 	defer show.stop()
 	o := model.Options{
@@ -180,9 +179,6 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 	if n := cfg.Scheduler.NumGPUBlocksOverride; n != nil {
 		o.NumBlocksOverride = int(*n)
 	}
-	if p.numBlocks > 0 {
-		o.NumBlocksOverride = p.numBlocks
-	}
 	if n := cfg.Scheduler.KVCacheMemoryBytes; n != nil {
 		o.KVCacheMemoryBytes = int64(*n)
 	}
@@ -192,7 +188,7 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 		return nil, err
 	}
 	if n := p.tokenizer.VocabSize(); n > m.Config().VocabSize {
-		return nil, errors.Join(fmt.Errorf("the tokenizer has %d tokens, the model only %d: they do not belong together", n, m.Config().VocabSize), m.Close())
+		return nil, fmt.Errorf("the tokenizer has %d tokens, the model only %d: they do not belong together", n, m.Config().VocabSize)
 	}
 	return m, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +18,7 @@ import (
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/model"
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
@@ -28,10 +28,7 @@ type server struct {
 	log *slog.Logger
 
 	registry *prometheus.Registry
-	parts    *parts
-	devices  []*device // by batcher
-	sparesMu sync.Mutex
-	spares   []*device // opened after start-up
+	model    *model.Model // of all batchers
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
@@ -56,10 +53,10 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.openDevices(p, m); err != nil {
+	if err := s.openModel(p, m); err != nil {
 		return nil, err
 	}
-	info, err := modelInfo(cfg, p, s.model())
+	info, err := modelInfo(cfg, p, s.model)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +89,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 			EnableChunkedPrefill: cfg.Scheduler.EnableChunkedPrefill, EnablePrefixCaching: cfg.Scheduler.EnablePrefixCaching,
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
 		},
-		Model: info, EOSTokenIDs: eosTokenIDs(s.model(), p.tokenizer),
+		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
 		Metrics: series, PerRequestMetrics: s.wantsTimes(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
@@ -120,7 +117,7 @@ func optional(n *config.HumanInt) int {
 
 // cacheInfo becomes the labels of vllm:cache_config_info, written as Python would.
 func (s *server) cacheInfo() map[string]string {
-	kv := s.model().KVSpec()
+	kv := s.model.KVSpec()
 	python := map[bool]string{true: "True", false: "False"}
 	return map[string]string{
 		"block_size": fmt.Sprint(kv.BlockSize), "num_gpu_blocks": fmt.Sprint(kv.NumBlocks), "cache_dtype": kv.DType.String(),
@@ -132,10 +129,10 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // describe logs what is served, in a few lines.
 func (s *server) describe() {
-	spec, kv := s.model().Spec(), s.model().KVSpec()
-	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model().NumParameters()), spec.DType, spec.Device))
-	if n := len(s.devices); n > 1 {
-		s.log.Info(fmt.Sprintf("%d batchers, each with weights, KV cache and limits of its own, that take over from each other", n))
+	spec, kv := s.model.Spec(), s.model.KVSpec()
+	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
+	if n := s.cfg.Scheduler.DataParallelSize; n > 1 {
+		s.log.Info(fmt.Sprintf("%d batchers, each with threads, KV cache and limits of its own over the same weights, that take over from each other", n))
 	}
 	s.log.Info(fmt.Sprintf("KV cache: %d blocks of %d tokens = %d tokens, %s %s; context %d tokens, at most %d sequences and %d tokens per step",
 		spec.NumBlocks, spec.BlockSize, spec.NumBlocks*spec.BlockSize, byteSize(kv.Bytes()), kv.DType, spec.MaxModelLen,
@@ -188,15 +185,12 @@ func (s *server) shutDown() error {
 	return s.http.Shutdown(ctx)
 }
 
-// Close frees everything, in reverse order of opening.
+// Close frees everything, in reverse order of opening. The weights stay as long
+// as a runner that was left to its step may read them.
 func (s *server) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
-		err := s.closers[i]()
-		errs = append(errs, err)
-		if errors.Is(err, actors.ErrDeviceAbandoned) {
-			break // its step may still read the weights, which go with the process
-		}
+		errs = append(errs, s.closers[i]())
 	}
 	s.closers = nil
 	return errors.Join(errs...)

@@ -44,6 +44,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 		{"Attention", testAttention},
 		{"AttentionSchedules", testAttentionSchedules},
 		{"FreeAndReuse", testFreeAndReuse},
+		{"Fork", testFork},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -22,9 +23,10 @@ const maxThreads = 1024
 
 // Backend implements [compute.Backend]. It is used from one goroutine at a time.
 type Backend struct {
-	tier kernels.Tier
-	pool *pool
-	mem  arena
+	tier    kernels.Tier
+	pool    *pool
+	mem     arena        // buffers, caches and scratch
+	weights *sharedArena // matrices, those of all forks
 
 	panels  scratch     // packed activations of one Linear
 	worker  []workspace // per worker, the caller's first
@@ -53,12 +55,25 @@ func New(o Options) (*Backend, error) {
 	if !available(o.Tier) {
 		return nil, fmt.Errorf("compute/cpu: this processor lacks %v", o.Tier)
 	}
-	b := &Backend{tier: o.Tier, pool: newPool(o.Threads), worker: make([]workspace, o.Threads)}
+	return newBackend(o.Tier, o.Threads, &sharedArena{}), nil
+}
+
+func newBackend(tier kernels.Tier, threads int, weights *sharedArena) *Backend {
+	weights.users.Add(1)
+	b := &Backend{tier: tier, pool: newPool(threads), weights: weights, worker: make([]workspace, threads)}
 	b.panels.mem, b.attn.memory.mem = &b.mem, &b.mem
 	for i := range b.worker {
 		b.worker[i].init(&b.mem)
 	}
-	return b, nil
+	return b
+}
+
+// Fork implements compute.Backend.
+func (b *Backend) Fork() (compute.Backend, error) {
+	if b.closing {
+		return nil, errors.New("compute/cpu: the backend is closed")
+	}
+	return newBackend(b.tier, len(b.worker), b.weights), nil
 }
 
 func available(t kernels.Tier) bool {
@@ -87,13 +102,13 @@ func (b *Backend) Sync() error {
 	return nil
 }
 
-// Close stops the workers and unmaps all memory: matrices, buffers and caches
-// may not be used afterwards. A second call does nothing.
+// Close implements compute.Backend: it stops the workers and unmaps buffers and
+// caches, and the matrices if no fork is left. None may be used afterwards.
 func (b *Backend) Close() error {
 	if b.closing {
 		return nil
 	}
 	b.closing = true
 	b.pool.close()
-	return b.mem.freeAll()
+	return errors.Join(b.mem.freeAll(), b.weights.leave())
 }

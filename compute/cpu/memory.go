@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -66,6 +67,19 @@ func (a *arena) freeAll() error {
 		delete(a.blocks, key)
 	}
 	return first
+}
+
+// sharedArena is memory that several backends use; the last one to leave frees it.
+type sharedArena struct {
+	arena
+	users atomic.Int64
+}
+
+func (a *sharedArena) leave() error {
+	if a.users.Add(-1) > 0 {
+		return nil
+	}
+	return a.freeAll()
 }
 
 // product multiplies sizes that come from outside; ok is false on overflow or

@@ -102,7 +102,7 @@ func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) 
 	if !ok {
 		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, rows, m.cols)
 	}
-	if m.data, err = b.mem.alloc(size, "weight "+parts[0].Name); err != nil {
+	if m.data, err = b.weights.alloc(size, "weight "+parts[0].Name); err != nil {
 		return nil, err
 	}
 	if size >= hugeBytes {
@@ -112,7 +112,7 @@ func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) 
 	err = guardRead(parts[0].Name, func() { b.pool.run(t, (m.tiles+repackTiles-1)/repackTiles) })
 	if err != nil {
 		// A failed unmap loses address space, nothing else.
-		_ = b.mem.free(m.data)
+		_ = b.weights.free(m.data)
 		return nil, err
 	}
 	return m, nil
