@@ -148,8 +148,42 @@ func TestO47HTTP10(t *testing.T) {
 		w := s.dial()
 		w.say(chatText("HTTP/1.0", with(endless("Go on."), obj{"stream": stream})))
 		s.eventually(func() bool { return s.phases()["decode"] == 1 }, "it runs")
+		if !stream { // nothing can be sent to see whether it still reads, so only a reset tells
+			require.NoError(t, w.tcp.SetLinger(0))
+		}
 		require.NoError(t, w.Close())
 		requireIdle(t, s)
 	}
 	require.EqualValues(t, 2, finished(s.scrape(), "abort"))
+}
+
+// TestO47HalfClosed: a client that has closed its sending half only still reads.
+func TestO47HalfClosed(t *testing.T) {
+	s := serve(t, "--max-num-seqs", "1", "--admin-api-key", adminKey)
+	req := obj{"model": "understudy", "messages": user("Tell me a story."), "max_tokens": 300, "ignore_eos": true, "temperature": 0}
+	want, _ := s.chat(req)
+	for _, stream := range []bool{false, true} {
+		w := s.dial()
+		w.chat(with(req, obj{"stream": stream}))
+		require.NoError(t, w.tcp.CloseWrite())
+		resp := w.answer()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		b, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		if stream {
+			require.True(t, strings.HasSuffix(string(b), "data: [DONE]\n\n"), "%s", b)
+			require.Contains(t, string(b), `"finish_reason":"length"`)
+			continue
+		}
+		require.Equal(t, content(want, 0), content(s.parse(b), 0))
+	}
+	require.Zero(t, finished(s.scrape(), "abort"))
+
+	w := s.dial() // and if it leaves altogether, that is noticed
+	w.chat(with(endless("Go on."), obj{"stream": true}))
+	require.NoError(t, w.tcp.CloseWrite())
+	w.readEvents(3)
+	require.NoError(t, w.Close())
+	requireIdle(t, s)
+	require.EqualValues(t, 1, finished(s.scrape(), "abort"))
 }
