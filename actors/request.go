@@ -73,7 +73,10 @@ func (r *RequestActor) start(c actor.Context) {
 	for i := range specs {
 		sequence := newSequenceActor(r.env, r.job, &specs[i])
 		sequence.supervisor = c.Parent()
-		pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return sequence }, r.childOptions...), "sequence")
+		mailbox := newRunMailbox()
+		sequence.run.mailbox = mailbox
+		props := actor.PropsFromProducer(func() actor.Actor { return sequence }, actor.WithMailbox(func() actor.Mailbox { return mailbox }))
+		pid := c.SpawnPrefix(props.Configure(r.childOptions...), "sequence")
 		r.indexOf[pid.Id] = i
 	}
 }

@@ -46,6 +46,7 @@ type SequenceActor struct {
 	transcript     *transcript
 	promptLogprobs []infer.TokenLogprobs // of positions 1 …
 	sentPrompt     bool
+	run            sequenceRun
 }
 
 func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceActor {
@@ -64,11 +65,15 @@ func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceAct
 
 // Receive implements actor.Actor.
 func (s *SequenceActor) Receive(c actor.Context) {
+	if m, ok := c.Message().(*SequenceOutput); ok {
+		s.output(c, m)
+		s.endRun(c)
+		return
+	}
+	s.flush(c) // what follows may depend on what came before
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.start(c)
-	case *SequenceOutput:
-		s.output(c, m)
 	case *BatcherReady:
 		s.batcherReady(c, m)
 	case *SequenceInterrupted:
@@ -227,31 +232,17 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 	n := s.transcript.add(m)
 	if n > 0 {
 		s.crashes = Crashes{}
-		s.observeTokens(n, last)
+		s.observeTokens(last)
 	} else if s.transcript.finished() {
 		s.countPrompt() // prompt scoring: there will be no first token
 	}
 	s.tokenIDs = append(s.tokenIDs, m.NewTokenIDs[:n]...)
-	s.spec.live.numTokens.Store(int64(len(s.tokenIDs)))
-	if s.transcript.due() && !s.push() {
-		c.Send(c.Parent(), &Cancel{Reason: infer.CancelSlowClient})
+	if s.transcript.due() {
+		s.push()
 	}
 	if s.transcript.finished() {
 		s.finish(c, s.transcript.finish, nil)
 	}
-}
-
-// observeTokens books a step that gave n tokens. last is the stamp of the one
-// before, 0 if this is the first. The tokens are counted here and not by the
-// batcher, which draws one or more too many while a stop string is on its way.
-func (s *SequenceActor) observeTokens(n int, last int64) {
-	s.metrics.ObserveGenerationTokens(n)
-	if last != 0 {
-		s.metrics.ObserveInterToken(s.stamps.LastToken - last)
-		return
-	}
-	s.countPrompt()
-	s.metrics.ObserveFirstToken(s.stamps.FirstToken - s.request.Arrival)
 }
 
 // countPrompt books the prompt's tokens, once for all choices.
@@ -259,17 +250,6 @@ func (s *SequenceActor) countPrompt() {
 	if s.spec.prompt.counted.CompareAndSwap(false, true) {
 		s.metrics.ObservePrompt(len(s.spec.prompt.tokenIDs), s.numCached)
 	}
-}
-
-// push sends what is due to the reader, the first time with the prompt if the
-// request asked for it. It reports false if the reader lags too far behind.
-func (s *SequenceActor) push() bool {
-	d := s.transcript.take(s.spec.index)
-	if !s.sentPrompt {
-		s.sentPrompt = true
-		d.Prompt = s.promptInfo()
-	}
-	return s.stream.push(d)
 }
 
 // pushRest sends what an end before its time leaves behind: text that waited for
@@ -316,6 +296,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	s.finished = true
 	s.spec.live.finished.Store(true)
 	s.pushRest()
+	s.flush(c)
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,

@@ -99,26 +99,27 @@ func (s *stream) bind(request *actor.PID) infer.CancelReason {
 	return s.reason
 }
 
-// push appends a delta, or merges it into a pending one of the same choice. It
-// reports false, and drops this delta and all later ones, when the reader lags by
-// more than the bound: the request must be cancelled.
-func (s *stream) push(d infer.Delta) bool {
+// push appends deltas in order, each of its own or merged into a pending one of
+// its choice. It reports false, and drops what is left of these and all later
+// ones, when the reader lags by more than the bound: the request must be cancelled.
+func (s *stream) push(deltas ...infer.Delta) bool {
 	s.mu.Lock()
-	if s.overflow || s.bytes > s.limits.hard {
-		s.overflow = true
-		s.mu.Unlock()
-		return false
-	}
-	if !s.finished {
-		s.bytes += deltaBytes(&d)
-		if s.bytes <= s.limits.soft || !s.merge(&d) {
+	for i := range deltas {
+		s.overflow = s.overflow || s.bytes > s.limits.hard
+		if s.overflow || s.finished {
+			break
+		}
+		d := &deltas[i]
+		s.bytes += deltaBytes(d)
+		if s.bytes <= s.limits.soft || !s.merge(d) {
 			s.bytes += eventBytes
-			s.pending = append(s.pending, infer.Event{Delta: d})
+			s.pending = append(s.pending, infer.Event{Delta: *d})
 		}
 	}
+	overflow := s.overflow
 	s.mu.Unlock()
 	s.wake()
-	return true
+	return !overflow
 }
 
 // finish appends the Final; later calls do nothing.

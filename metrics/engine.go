@@ -44,7 +44,8 @@ type tokenSeries struct {
 }
 
 type latencySeries struct {
-	firstToken, interToken, perOutputToken prometheus.Histogram
+	firstToken, perOutputToken             prometheus.Histogram
+	interToken                             *runHistogram
 	e2e, queue, prefill, decode, inference prometheus.Histogram
 }
 
@@ -136,7 +137,7 @@ func newTokenSeries(f factory) tokenSeries {
 func newLatencySeries(f factory) latencySeries {
 	return latencySeries{
 		firstToken:     f.histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", bucketsTTFT),
-		interToken:     f.histogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", bucketsITL),
+		interToken:     f.runHistogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", bucketsITL),
 		perOutputToken: f.histogram("vllm:request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.", bucketsITL),
 		e2e:            f.histogram("vllm:e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", bucketsLatency),
 		queue:          f.histogram("vllm:request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", bucketsLatency),

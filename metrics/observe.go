@@ -79,13 +79,13 @@ func (e *Engine) ObserveFirstToken(sinceArrival int64) {
 	e.latency.firstToken.Observe(seconds(sinceArrival))
 }
 
-// ObserveInterToken records the nanoseconds between two steps that gave a
-// sequence tokens: one sample per step, however many tokens it gave.
-func (e *Engine) ObserveInterToken(ns int64) {
+// ObserveInterToken records the nanoseconds between steps that gave a sequence
+// tokens: one sample per step, however many tokens it gave.
+func (e *Engine) ObserveInterToken(ns ...int64) {
 	if e == nil {
 		return
 	}
-	e.latency.interToken.Observe(seconds(ns))
+	e.latency.interToken.observe(ns)
 }
 
 // SequenceFinish describes a sequence that ended, whatever the reason.

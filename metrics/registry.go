@@ -42,6 +42,14 @@ func (f factory) histogram(name, help string, buckets []float64) prometheus.Hist
 	return h
 }
 
+func (f factory) runHistogram(name, help string, bounds []float64) *runHistogram {
+	h := &runHistogram{
+		desc: prometheus.NewDesc(name, help, nil, f.labels), bounds: bounds, counts: make([]uint64, len(bounds)+1),
+	}
+	f.reg.MustRegister(h)
+	return h
+}
+
 // counters makes one counter per value of a label, all present from the start.
 func (f factory) counters(name, help, label string, values []string) []prometheus.Counter {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: f.labels}, []string{label})

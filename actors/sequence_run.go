@@ -1,0 +1,69 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+// sequenceRun is what a sequence puts off to the end of a run of outputs. One that
+// keeps up with its batcher has runs of one output; one that is behind takes each
+// lock that it shares with others once per run and not once per token.
+type sequenceRun struct {
+	mailbox *runMailbox   // nil = every output is a run of its own
+	unsent  []infer.Delta // due, and not in the stream yet
+	gaps    []int64       // nanoseconds between steps, not observed yet
+	booked  int           // tokens that have been observed
+}
+
+// endRun flushes unless another message of the same run follows.
+func (s *SequenceActor) endRun(c actor.Context) {
+	if s.run.mailbox == nil || !s.run.mailbox.more() {
+		s.flush(c)
+	}
+}
+
+// flush shares what the outputs of a run gave. The tokens are counted here and not
+// by the batcher, which draws one or more too many while a stop string is on its
+// way.
+func (s *SequenceActor) flush(c actor.Context) {
+	r := &s.run
+	if n := len(s.tokenIDs) - r.booked; n > 0 {
+		r.booked += n
+		s.metrics.ObserveGenerationTokens(n)
+		s.metrics.ObserveInterToken(r.gaps...)
+		r.gaps = r.gaps[:0]
+		s.spec.live.numTokens.Store(int64(len(s.tokenIDs)))
+	}
+	if len(r.unsent) == 0 {
+		return
+	}
+	inTime := s.stream.push(r.unsent...)
+	clear(r.unsent) // let go of texts and token slices
+	r.unsent = r.unsent[:0]
+	if !inTime {
+		c.Send(c.Parent(), &Cancel{Reason: infer.CancelSlowClient})
+	}
+}
+
+// observeTokens books a step that gave tokens. last is the stamp of the one
+// before, 0 if this is the first.
+func (s *SequenceActor) observeTokens(last int64) {
+	if last != 0 {
+		s.run.gaps = append(s.run.gaps, s.stamps.LastToken-last)
+		return
+	}
+	s.countPrompt()
+	s.metrics.ObserveFirstToken(s.stamps.FirstToken - s.request.Arrival)
+}
+
+// push takes what is due to the reader, the first time with the prompt if the
+// request asked for it.
+func (s *SequenceActor) push() {
+	d := s.transcript.take(s.spec.index)
+	if !s.sentPrompt {
+		s.sentPrompt = true
+		d.Prompt = s.promptInfo()
+	}
+	s.run.unsent = append(s.run.unsent, d)
+}
