@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -35,6 +36,7 @@ type BatcherActor struct {
 	report    func(*StepDone)        // sends to this actor's mailbox
 	watchdog  *watchdog              // reused from step to step; nil = none yet
 	lastGood  int64                  // end of the last good step; start of this life before the first
+	expected  int                    // sequences on their way at the start: the first step waits for them
 	outgoing  []delivery             // scratch of commit
 	blocked   bool                   // counts in admission.blocked
 }
@@ -66,6 +68,9 @@ func (b *BatcherActor) Receive(c actor.Context) {
 		b.stepDone(c, m)
 	case *stepOverdue:
 		b.stepOverdue(c, m.step)
+	case *waitedEnough:
+		b.expected = 0
+		b.step()
 	case *actor.Stopping:
 		b.release(c)
 	case *actor.Stopped:
@@ -79,7 +84,19 @@ func (b *BatcherActor) start(c actor.Context) {
 	root, self := b.env.root, c.Self()
 	b.self, b.lastGood = self, b.env.clock()
 	b.report = func(m *StepDone) { root.Send(self, m) }
+	if b.expected > 0 {
+		b.env.after(maxGathering, func() { root.Send(self, &waitedEnough{}) })
+	}
 }
+
+// waitedEnough ends the wait for sequences that were expected. Sender: a timer.
+type waitedEnough struct{}
+
+// maxGathering bounds that wait. Those that lost their batcher come within
+// microseconds, except for any that was cancelled meanwhile. Together they are
+// computed again in the fewest steps, and in the order that the scheduler wants,
+// which has the suspects last.
+const maxGathering = 5 * time.Millisecond
 
 func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 	b.adding = m
@@ -109,7 +126,9 @@ func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 		return
 	}
 	b.sequences[m.SeqID] = e
-	b.step()
+	if b.expected--; b.expected <= 0 {
+		b.step()
+	}
 }
 
 // abort forgets a sequence, at once or, if it is aboard the step in flight, at
@@ -362,10 +381,14 @@ func (b *BatcherActor) release(c actor.Context) {
 		c.Send(m.ReplyTo, &SequenceInterrupted{Epoch: b.epoch, Stamps: m.Stamps,
 			Err: infer.Internal(errors.New("the sequence could not be added"))})
 	}
-	blame := &blame{fault: b.fault, now: b.env.clock(), began: b.lastGood, goodSteps: b.env.goodSteps.Load(), patience: b.env.recoveryTimeout}
+	blame := &blame{fault: b.fault, now: b.env.clock(), began: b.lastGood,
+		goodSteps: b.env.goodSteps.Load(), failures: b.env.failures.Add(1), patience: b.env.recoveryTimeout}
 	blame.accuse(b.inFlight, len(b.sequences))
 	for _, e := range b.sequences {
 		crashes, err := blame.verdict(e.id, e.crashes)
+		if err == nil {
+			b.device.orphans.Add(1)
+		}
 		c.Send(e.pid, &SequenceInterrupted{Epoch: b.epoch, Stamps: e.stamps, Crashes: crashes, Err: err})
 	}
 }

@@ -19,7 +19,7 @@ func (w *workbench) newBatcher(o testkit.DeviceOptions) (*actor.PID, *testkit.De
 	dev, err := openDevice(&Config{NewRunner: d.NewRunner, Scheduler: testkit.SchedulerConfig(), Clock: w.clock.Now}, 0)
 	require.NoError(w.t, err)
 	dev.run = func(f func()) { f() }
-	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev, metrics: w.env.metrics(0)}
+	batcher := &BatcherActor{env: w.env, epoch: 7, device: dev, metrics: w.env.metrics(0), expected: w.expected}
 	pid := w.recorder.SpawnChild(func() actor.Actor { return batcher })
 	w.t.Cleanup(func() {
 		w.env.root.Stop(pid)
@@ -248,6 +248,46 @@ func TestSuspicionEndsWithAToken(t *testing.T) {
 		require.True(t, d.Runner().Finish())
 	}
 	require.Len(t, b.inFlight.Sequences, 2, "it shares steps again")
+}
+
+// What a suspect does alone shows nothing of the device that could not be its doing.
+func TestStepsThatSpeakForTheDevice(t *testing.T) {
+	w := newWorkbench(t)
+	pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+	suspect := w.add(1, 60) // two chunks
+	suspect.Crashes = Crashes{Num: 2, NumLone: 1}
+	w.send(pid, suspect)
+	require.True(t, d.Runner().Finish())
+	require.EqualValues(t, 1, b.env.goodSteps.Load())
+	require.EqualValues(t, 1, b.sequences[1].crashes.goodAtLone, "that one was its own")
+	require.True(t, b.device.worked.Load())
+	w.send(pid, w.add(2, 4))
+	require.True(t, d.Runner().Finish())
+	require.Zero(t, b.sequences[1].crashes.Num, "it has a token")
+	require.True(t, d.Runner().Finish())
+	require.EqualValues(t, 3, b.env.goodSteps.Load())
+}
+
+// After a failure the first step waits for those that are on their way, but not for
+// long.
+func TestFirstStepWaitsForThoseExpected(t *testing.T) {
+	for _, arrive := range []int{3, 2} {
+		w := newWorkbench(t)
+		w.expected = 3
+		pid, d, b := w.newBatcher(testkit.DeviceOptions{})
+		gathering := <-w.timers
+		for id := range infer.SeqID(arrive) {
+			require.Nil(t, b.inFlight)
+			w.send(pid, w.add(id+1, 4))
+		}
+		if arrive < 3 {
+			require.Nil(t, b.inFlight)
+			gathering.fire()
+		}
+		require.Len(t, b.inFlight.Sequences, arrive)
+		gathering.fire()
+		require.Equal(t, 1, d.NumSteps())
+	}
 }
 
 // Another key's sequence is next, although a burst came before it.

@@ -16,6 +16,7 @@ type Crashes struct {
 	NumLone int   // of those, the ones that it had to itself
 	Since   int64 // instant of the first; 0 = none
 
+	failuresAtFirst uint64 // environment.failures at the first, that one included
 	// Both count as environment.goodSteps does, so that a greater count there means
 	// that the device did some work since.
 	goodAtFirst uint64 // at the first failed step
@@ -39,11 +40,11 @@ func (c *Crashes) isolate(numTokens int) bool {
 // failures, however well the second one worked before.
 const (
 	// maxLone failed steps to itself are enough if the device did other work
-	// between the last two.
+	// between the last two, and nothing failed without the sequence.
 	maxLone = 3
-	// maxLoneUnproven are enough even if not, since on an idle server there is no
-	// other work.
-	maxLoneUnproven = 5
+	// maxLoneInDoubt are enough otherwise: on an idle server there is no other work.
+	// Only if others fail as well, more often, and nothing works, it is the device.
+	maxLoneInDoubt = 5
 	// maxCrashes are enough for an error, once the recovery timeout has passed.
 	maxCrashes = 8
 )
@@ -59,6 +60,7 @@ type blame struct {
 	now       int64
 	began     int64         // when what failed was begun, or earlier
 	goodSteps uint64        // of all batchers
+	failures  uint64        // of all batchers, this one included
 	patience  time.Duration // Config.RecoveryTimeout
 }
 
@@ -91,7 +93,7 @@ func (b *blame) verdict(id infer.SeqID, c Crashes) (Crashes, *infer.Error) {
 	}
 	c.Num++
 	if c.Num == 1 {
-		c.Since, c.goodAtFirst = b.now, b.goodSteps
+		c.Since, c.goodAtFirst, c.failuresAtFirst = b.now, b.goodSteps, b.failures
 	}
 	proven := false
 	if b.alone {
@@ -99,11 +101,14 @@ func (b *blame) verdict(id infer.SeqID, c Crashes) (Crashes, *infer.Error) {
 		proven = b.goodSteps > c.goodAtLone
 		c.goodAtLone = b.goodSteps
 	}
+	ofOthers := int(b.failures-c.failuresAtFirst) - (c.Num - 1)
 	switch {
 	// The last step may have taken long to fail: what counts is when it was tried.
 	case b.began-c.Since > int64(b.patience) && (b.goodSteps == c.goodAtFirst || c.Num >= maxCrashes):
 		return c, b.outage()
-	case b.alone && (proven && c.NumLone >= maxLone || c.NumLone >= maxLoneUnproven):
+	case !b.alone:
+	case proven && ofOthers == 0 && c.NumLone >= maxLone,
+		(proven || ofOthers <= c.NumLone) && c.NumLone >= maxLoneInDoubt:
 		return c, b.sentence(id, &c)
 	}
 	return c, nil

@@ -19,6 +19,7 @@ type trial struct {
 	crashes   Crashes
 	now       int64
 	goodSteps uint64
+	failures  uint64
 }
 
 // failure is a failed step with so many others aboard; -1 = not aboard itself.
@@ -34,8 +35,9 @@ type failure struct {
 
 func (t *trial) fail(f failure) *infer.Error {
 	t.goodSteps += f.good
+	t.failures++
 	t.now += int64(f.after)
-	b := &blame{fault: f.fault, began: t.now, goodSteps: t.goodSteps, patience: 30 * time.Second}
+	b := &blame{fault: f.fault, began: t.now, goodSteps: t.goodSteps, failures: t.failures, patience: 30 * time.Second}
 	t.now += int64(f.lasted)
 	b.now = t.now
 	plan := &infer.StepPlan{}
@@ -55,7 +57,7 @@ func (t *trial) fail(f failure) *infer.Error {
 }
 
 func TestVerdict(t *testing.T) {
-	alone, provenAlone, company := failure{}, failure{good: 1}, failure{others: 3}
+	alone, provenAlone, company, other := failure{}, failure{good: 1}, failure{others: 3}, failure{others: -1}
 	named := func(id infer.SeqID) failure {
 		return failure{others: 3, fault: fmt.Errorf("step: %w", &infer.SequenceFault{SeqID: id, Err: errBoom})}
 	}
@@ -73,7 +75,13 @@ func TestVerdict(t *testing.T) {
 		{"three times alone, the device works", []failure{alone, alone, provenAlone}, Crashes{Num: 3, NumLone: 3}, infer.CodeInternal},
 		{"a newcomer", []failure{company, provenAlone, provenAlone, provenAlone}, Crashes{Num: 4, NumLone: 3}, infer.CodeInternal},
 		{"three times alone, but who knows", []failure{provenAlone, provenAlone, alone}, Crashes{Num: 3, NumLone: 3}, ""},
+		{"three times alone, but the device fails others, too", []failure{alone, alone, other, provenAlone}, Crashes{Num: 3, NumLone: 3}, ""},
+		{"five times alone, though it does", []failure{alone, alone, other, other, other, other, other, other, alone, alone, provenAlone},
+			Crashes{Num: 5, NumLone: 5}, infer.CodeInternal},
 		{"five times alone", []failure{alone, alone, alone, alone, alone}, Crashes{Num: 5, NumLone: 5}, infer.CodeInternal},
+		{"five times alone, and others no less", []failure{alone, other, alone, other, alone, other, alone, other, alone}, Crashes{Num: 5, NumLone: 5}, infer.CodeInternal},
+		{"five times alone, and others more often", []failure{alone, other, alone, other, other, alone, other, other, alone, other, alone},
+			Crashes{Num: 5, NumLone: 5}, ""},
 		{"named", []failure{named(1)}, Crashes{}, infer.CodeInternal},
 		{"another is named", []failure{named(2)}, Crashes{}, ""},
 		{"somebody unknown is named", []failure{named(9)}, Crashes{Num: 1}, ""},
@@ -100,7 +108,7 @@ func TestVerdict(t *testing.T) {
 				require.Equal(t, tc.code == infer.CodeUnavailable, err.RetryAfter > 0)
 			}
 			got := trial.crashes
-			got.Since, got.goodAtFirst, got.goodAtLone = 0, 0, 0
+			got.Since, got.goodAtFirst, got.goodAtLone, got.failuresAtFirst = 0, 0, 0, 0
 			require.Equal(t, tc.want, got)
 		})
 	}

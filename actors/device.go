@@ -32,6 +32,8 @@ type device struct {
 	// one to. Set before the batcher stops.
 	stalled atomic.Bool
 	worked  atomic.Bool // a step has ended well
+	// orphans counts the sequences that its dead batcher left to the next one.
+	orphans atomic.Int64
 }
 
 // openDevice opens the runner of a batcher and sizes a scheduler for it. It may

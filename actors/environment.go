@@ -49,6 +49,7 @@ type environment struct {
 	recoveryTimeout   time.Duration
 
 	goodSteps atomic.Uint64 // steps that ended well, of all batchers
+	failures  atomic.Uint64 // batchers that died
 }
 
 func newEnvironment(c *Config, system *actor.ActorSystem) *environment {

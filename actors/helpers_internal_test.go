@@ -25,6 +25,7 @@ type workbench struct {
 	clock    *testkit.Clock
 	recorder *testkit.Recorder
 	timers   chan *testTimer // as they are set
+	expected int             // sequences that a new batcher waits for
 	series   *prometheus.Registry
 }
 

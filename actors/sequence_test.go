@@ -127,6 +127,40 @@ func TestOutageTooLongFailsTheSequence(t *testing.T) {
 	require.Equal(t, err, one(t, testkit.TakeOf[*SequenceFinished](b.recorder)).Err)
 }
 
+// What was held back goes out before an end that comes too early.
+func TestEarlyEndHoldsNothingBack(t *testing.T) {
+	for name, end := range map[string]func(b *sequenceBench){
+		"cancel": func(b *sequenceBench) { b.send(b.pid, &Cancel{Reason: infer.CancelShutdown}) },
+		"error": func(b *sequenceBench) {
+			b.send(b.pid, &SequenceInterrupted{Epoch: 1, Err: infer.Errorf(infer.CodeInternal, "", "boom")})
+		},
+		"error of its own": func(b *sequenceBench) {
+			b.send(b.pid, &SequenceOutput{Epoch: 1, NumOutputTokens: 4, FinishReason: infer.FinishError, Err: infer.Errorf(infer.CodeInternal, "", "boom")})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := newSequence(t, func(p *infer.SamplingParams) { p.Stop = []string{"END"} })
+			b.output(1, 1, "a", infer.FinishNone)
+			b.output(1, 4, "bE\xc3", infer.FinishNone) // may become a stop string; half a character
+			b.text()
+			end(b)
+			delta := one(t, b.job.stream.Drain(nil)).Delta
+			require.Equal(t, "E", delta.Text)
+			require.Equal(t, 4, delta.NumOutputTokens)
+			require.Equal(t, infer.FinishNone, delta.FinishReason)
+			require.Equal(t, 4, one(t, testkit.TakeOf[*SequenceFinished](b.recorder)).NumTokens)
+		})
+	}
+}
+
+func TestEarlyEndWithNothingHeldBack(t *testing.T) {
+	b, _ := newSequence(t, nil)
+	b.output(1, 1, "a", infer.FinishNone)
+	require.Equal(t, "a", b.text())
+	b.send(b.pid, &Cancel{Reason: infer.CancelShutdown})
+	require.Empty(t, b.job.stream.Drain(nil))
+}
+
 func TestStopStringEndsTheSequenceAtOnce(t *testing.T) {
 	b, _ := newSequence(t, func(p *infer.SamplingParams) { p.Stop = []string{"END"} })
 	b.output(1, 3, "abE", infer.FinishNone)

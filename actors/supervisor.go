@@ -36,6 +36,7 @@ type SupervisorActor struct {
 	epoch uint64  // of the latest batcher; 1 = the first. No two have the same
 
 	waiting  []*AwaitBatcher // of sequences that no batcher lives for
+	orphans  int             // sequences that wait or soon will, as nearly as can be known
 	outage   outage
 	stopping bool // messages still arrive, but nothing may be started any more
 
@@ -119,7 +120,9 @@ func (s *SupervisorActor) Receive(c actor.Context) {
 
 func (s *SupervisorActor) spawnBatcher(c actor.Context, slot *slot) {
 	s.epoch++
-	batcher := &BatcherActor{env: s.env, index: slot.index, epoch: s.epoch, device: slot.device, metrics: s.env.metrics(slot.index)}
+	batcher := &BatcherActor{env: s.env, index: slot.index, epoch: s.epoch, device: slot.device, metrics: s.env.metrics(slot.index),
+		expected: max(s.orphans, len(s.waiting))}
+	s.orphans = 0
 	slot.batcher = &BatcherReady{
 		PID: c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher },
 			actor.WithDispatcher(slot.device.thread)), "batcher"),
@@ -187,6 +190,7 @@ func (s *SupervisorActor) terminated(c actor.Context, who *actor.PID) {
 	}
 	s.env.metrics(slot.index).ObserveStep(metrics.StepStats{}) // nothing runs here any more
 	if s.env.admission.living.Add(-1) == 0 {
+		s.orphans = int(slot.device.orphans.Load())
 		s.startOutage(c)
 	}
 	if slot.barren > maxBarren {
@@ -241,8 +245,8 @@ func (s *SupervisorActor) opened(c actor.Context, slot *slot, err error) {
 	}
 	s.outage.running, s.outage.expired = false, false
 	s.env.metrics(slot.index).ObserveRestart()
-	s.spawnBatcher(c, slot)
 	s.forgetFinished()
+	s.spawnBatcher(c, slot)
 	s.env.logger.Warn("batcher replaced after a failure", "batcher", slot.index, "epoch", s.epoch, "waiting", len(s.waiting),
 		"outage", time.Duration(s.env.clock()-slot.diedAt), "attempts", slot.attempts+1)
 	waiting := s.waiting
@@ -288,7 +292,7 @@ func (s *SupervisorActor) expire(c actor.Context, number uint64) {
 	for _, m := range s.waiting {
 		c.Send(m.ReplyTo, &BatcherReady{Err: s.unavailable()})
 	}
-	s.waiting = nil
+	s.waiting, s.orphans = nil, 0
 }
 
 func (s *SupervisorActor) unavailable() *infer.Error {

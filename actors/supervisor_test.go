@@ -20,6 +20,7 @@ import (
 type supervisorBench struct {
 	*workbench
 	device *testkit.Device
+	slots  []*slot
 	pid    *actor.PID
 	closed chan error
 }
@@ -31,6 +32,7 @@ func newSupervisor(t *testing.T, openFault func(attempt int) error) *supervisorB
 	config.DataParallelSize = 1
 	slots, err := openSlots(config)
 	require.NoError(t, err)
+	b.slots = slots
 	b.pid = b.recorder.SpawnChild(func() actor.Actor {
 		return &SupervisorActor{env: b.env, config: config, slots: slots, closed: b.closed}
 	}, actor.WithSupervisor(b.env.strategy))
@@ -111,6 +113,46 @@ func TestOutageExpiresAndHeals(t *testing.T) {
 	}
 	require.EqualValues(t, 2, b.await(1).Epoch)
 	require.EqualValues(t, 1, b.restarts())
+}
+
+// A device that can be opened, and whose batchers die before they have done anything,
+// is reopened at once a few times and then less and less often.
+func TestBarrenBatchersAreReplacedLessOften(t *testing.T) {
+	b := newSupervisor(t, nil)
+	epoch := uint64(0)
+	for range maxBarren {
+		epoch++
+		b.env.root.Stop(b.await(epoch - 1).PID)
+	}
+	last := b.await(epoch)
+	for _, wait := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry, 8 * firstRetry, lastReopen, lastReopen} {
+		b.env.root.Stop(last.PID)
+		timer := <-b.timers
+		for timer.after == time.Minute || timer.after == maxGathering { // the limits of outages and of gathering
+			timer = <-b.timers
+		}
+		require.Equal(t, wait, timer.after)
+		require.Equal(t, healthRecovering, b.health())
+		timer.fire()
+		last = b.await(last.Epoch)
+	}
+}
+
+// Whoever was cancelled meanwhile is neither counted nor answered.
+func TestCancelledSequencesDoNotWait(t *testing.T) {
+	b := newSupervisor(t, nil)
+	b.await(0)
+	gone, stays := &liveSequence{}, &liveSequence{}
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: 1, live: gone})
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: 1, live: stays})
+	gone.finished.Store(true)
+	b.env.root.Stop(b.slots[0].batcher.PID)
+	require.EqualValues(t, 2, testkit.Next[*BatcherReady](b.recorder).Epoch)
+	b.send(b.pid, &AwaitBatcher{ReplyTo: b.recorder.PID, Epoch: 1})
+	require.EqualValues(t, 2, testkit.Next[*BatcherReady](b.recorder).Epoch)
+	require.Empty(t, testkit.TakeOf[*BatcherReady](b.recorder))
+	require.Equal(t, time.Minute, (<-b.timers).after, "the limit of the outage")
+	require.Equal(t, maxGathering, (<-b.timers).after)
 }
 
 func TestStopWhileTheDeviceIsOpened(t *testing.T) {
