@@ -38,19 +38,19 @@ func acceptError(errno syscall.Errno) error {
 
 func TestShortagesDoNotEndTheServer(t *testing.T) {
 	l := newListener(&shortListener{failures: []error{acceptError(syscall.EMFILE), acceptError(syscall.ENFILE),
-		acceptError(syscall.ENOBUFS), acceptError(syscall.ENOMEM), acceptError(syscall.ECONNABORTED)}})
+		acceptError(syscall.ENOBUFS), acceptError(syscall.ENOMEM), acceptError(syscall.ECONNABORTED)}}, &connSet{})
 	c, err := l.Accept()
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
-	l = newListener(&shortListener{failures: []error{acceptError(syscall.EINVAL)}})
+	l = newListener(&shortListener{failures: []error{acceptError(syscall.EINVAL)}}, &connSet{})
 	_, err = l.Accept()
 	require.ErrorIs(t, err, syscall.EINVAL, "what does not pass is reported")
 }
 
 func TestClosingEndsAWaitForDescriptors(t *testing.T) {
 	short := &shortListener{failures: []error{acceptError(syscall.EMFILE)}, tries: make(chan struct{}, 64)}
-	l := newListener(short)
+	l := newListener(short, &connSet{})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Accept()

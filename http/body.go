@@ -29,7 +29,10 @@ func (s *Server) takeBody(c *fiber.Ctx) (*body, error) {
 	if err := checkBodyHeaders(&c.Request().Header); err != nil {
 		return nil, err
 	}
-	b := &body{transfer: s.newTransfer(c.Context().Conn(), x)}
+	conn := c.Context().Conn()
+	serving(conn, false)
+	defer serving(conn, true)
+	b := &body{transfer: s.newTransfer(conn, x)}
 	if err := s.readBody(c.Context(), b); err != nil {
 		b.release()
 		return nil, err

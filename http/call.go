@@ -26,7 +26,9 @@ type call struct {
 	mu          sync.Mutex
 	stream      infer.Stream       // nil until admitted
 	reason      infer.CancelReason // "" until cancelled
+	isHalf      bool               // the client has closed its sending half
 	isAnswering bool               // nothing may be put before the answer any more
+	isUnary     bool               // the answer will be in one piece
 }
 
 // probing is what is done when a client has closed its sending half: it has gone,
@@ -37,7 +39,11 @@ type probing uint8
 const (
 	probeNothing probing = iota // the connection tells both apart by itself, or no probe is known
 	probeInterim                // a 100 Continue, until the answer begins; HTTP/1.1 has clients skip it
-	probeNever                  // it is taken to have gone: TLS has no halves
+	// HTTP/1.0 has nothing that could go before an answer. An event stream is probed
+	// once it has begun; of an answer in one piece the client is taken to have gone:
+	// so leave proxies that speak HTTP/1.0, and they close no half.
+	probeStream
+	probeNever // it is taken to have gone: TLS has no halves
 )
 
 func probingOf(ctx *fasthttp.RequestCtx) probing {
@@ -45,23 +51,24 @@ func probingOf(ctx *fasthttp.RequestCtx) probing {
 	switch {
 	case ctx.IsTLS():
 		return probeNever
-	case isTCP && ctx.Request.Header.IsHTTP11():
+	case !isTCP:
+		return probeNothing
+	case ctx.Request.Header.IsHTTP11():
 		return probeInterim
 	}
-	return probeNothing
+	return probeStream
 }
 
 var interim = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
 // halfClosed is called when the client has closed its sending half. It does not block.
 func (c *call) halfClosed() {
-	if c.probing == probeNever {
-		c.cancel(infer.CancelClientGone)
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.isHalf = true
 	switch {
+	case c.probing == probeNever || c.probing == probeStream && c.isUnary:
+		c.cancelLocked(infer.CancelClientGone)
 	case c.isAnswering: // an event stream writes a comment, and sees what comes of it
 		c.tell()
 	case c.probing == probeInterim:
@@ -82,12 +89,30 @@ func (c *call) answers() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isAnswering = true
+	if c.isHalf {
+		c.tell()
+	}
+}
+
+// unary notes that the answer will be in one piece.
+func (c *call) unary() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isUnary = true
+	if c.isHalf && c.probing == probeStream {
+		c.cancelLocked(infer.CancelClientGone)
+	}
 }
 
 // cancel asks for the end of the generation; only the first reason counts.
 func (c *call) cancel(reason infer.CancelReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cancelLocked(reason)
+}
+
+// cancelLocked is cancel under mu.
+func (c *call) cancelLocked(reason infer.CancelReason) {
 	if c.reason != "" {
 		return
 	}

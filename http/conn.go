@@ -53,6 +53,10 @@ type streamConn interface {
 type lingerConn struct {
 	streamConn
 	linger atomic.Bool
+	// serving: a whole request has been read, and its answer is not over.
+	serving atomic.Bool
+	open    *atomic.Int64 // counts this connection
+	closed  atomic.Bool
 	// spilled: the watcher has discarded bytes, so that what follows makes no sense.
 	spilled atomic.Bool
 }
@@ -67,6 +71,9 @@ func (c *lingerConn) Read(p []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *lingerConn) Close() error {
+	if !c.closed.Swap(true) {
+		defer c.open.Add(-1)
+	}
 	if c.linger.Load() && c.CloseWrite() == nil && c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		_, _ = io.CopyN(io.Discard, c.streamConn, lingerBytes)
 	}
@@ -85,13 +92,14 @@ func lingerOnClose(c net.Conn) {
 // closed more than once.
 type listener struct {
 	net.Listener
+	conns  *connSet
 	once   sync.Once
 	err    error         // of the first Close
 	closed chan struct{} // by the first Close
 }
 
-func newListener(ln net.Listener) *listener {
-	return &listener{Listener: ln, closed: make(chan struct{})}
+func newListener(ln net.Listener, conns *connSet) *listener {
+	return &listener{Listener: ln, conns: conns, closed: make(chan struct{})}
 }
 
 // Waits before another try to accept when the system is short of something.
@@ -138,26 +146,62 @@ func (l *listener) Close() error {
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.accept()
+		if err != nil {
+			return nil, err
+		}
+		// Not for tls.Conn, which a foreign listener may give: fasthttp recognises TLS by
+		// its type. Our own TLS is put on top of this listener.
+		sc, ok := c.(streamConn)
+		if !ok {
+			return c, nil
+		}
+		if lc := l.conns.admit(sc); lc != nil {
+			return lc, nil
+		}
 	}
-	// Not for tls.Conn, which a foreign listener may give: fasthttp recognises TLS by
-	// its type. Our own TLS is put on top of this listener.
-	if sc, ok := c.(streamConn); ok {
-		return &lingerConn{streamConn: sc}, nil
+}
+
+// refusalSlots bounds how many refused connections may linger at a time.
+const refusalSlots = 64
+
+// admit counts a connection. One too many gets its refusal, and nil is returned.
+func (s *connSet) admit(c streamConn) *lingerConn {
+	lc := &lingerConn{streamConn: c, open: &s.open}
+	if n := s.open.Add(1); s.max == 0 || n <= int64(s.max) {
+		return lc
 	}
-	return c, nil
+	if s.refusing.Add(1) > refusalSlots {
+		_ = lc.Close()
+		s.refusing.Add(-1)
+		s.refused(nil)
+		return nil
+	}
+	lc.linger.Store(true)
+	s.lingering.Go(func() {
+		defer s.refusing.Add(-1)
+		s.refused(lc)
+		_ = lc.Close()
+	})
+	return nil
 }
 
 // connSet knows the open connections, so that shutting down can close them.
 type connSet struct {
+	max       int            // open connections; 0 = no limit
+	refused   func(net.Conn) // tells a client that it is one too many; nil = there is no time to
+	open      atomic.Int64
+	refusing  atomic.Int64 // refused connections that are told so
+	lingering sync.WaitGroup
+
 	mu     sync.Mutex
 	states map[net.Conn]fasthttp.ConnState
 }
 
 // track is fasthttp's ConnState hook.
 func (s *connSet) track(c net.Conn, state fasthttp.ConnState) {
+	serving(c, false) // it is between two requests, or about to read one
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state == fasthttp.StateClosed || state == fasthttp.StateHijacked {
@@ -167,20 +211,30 @@ func (s *connSet) track(c net.Conn, state fasthttp.ConnState) {
 	s.states[c] = state
 }
 
-// closeUnused closes the connections on which nothing has been received yet;
-// fasthttp would wait five seconds for them.
+// serving notes whether a whole request has been read and is not answered yet.
+func serving(c net.Conn, is bool) {
+	if lc, ok := underTLS(c).(*lingerConn); ok {
+		lc.serving.Store(is)
+	}
+}
+
+// closeUnused closes the connections on which no whole request has been received:
+// fasthttp would wait for the rest of it.
 func (s *connSet) closeUnused() {
-	s.close(func(state fasthttp.ConnState) bool { return state == fasthttp.StateNew })
+	s.close(func(c net.Conn, state fasthttp.ConnState) bool {
+		lc, ok := underTLS(c).(*lingerConn)
+		return state == fasthttp.StateNew || ok && !lc.serving.Load()
+	})
 }
 
 // closeAll closes every connection, without lingering.
-func (s *connSet) closeAll() { s.close(func(fasthttp.ConnState) bool { return true }) }
+func (s *connSet) closeAll() { s.close(func(net.Conn, fasthttp.ConnState) bool { return true }) }
 
-func (s *connSet) close(matches func(fasthttp.ConnState) bool) {
+func (s *connSet) close(matches func(net.Conn, fasthttp.ConnState) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c, state := range s.states {
-		if !matches(state) {
+		if !matches(c, state) {
 			continue
 		}
 		if lc, ok := underTLS(c).(*lingerConn); ok {

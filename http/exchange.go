@@ -54,6 +54,7 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	x := &exchange{start: time.Now(), route: noRoute, method: shownMethod(ctx.Method())}
 	ctx.SetUserValue(exchangeKey, x)
+	serving(ctx.Conn(), true) // takeBody takes it back for a while
 	defer s.finishHandler(ctx, x)
 	sent := string(ctx.URI().PathOriginal())
 	path := s.localPath(sent)

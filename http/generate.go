@@ -139,6 +139,7 @@ func clientGone(ctx *fasthttp.RequestCtx) error {
 // so that what a client does not get costs no more than the way to the limit.
 func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) (err error) {
 	held := s.newHeld()
+	x.unary()
 	over := false
 	defer func() {
 		if over {

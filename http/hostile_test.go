@@ -225,3 +225,33 @@ func TestInternalErrorsCanBeFoundInTheLog(t *testing.T) {
 	s = start(t, http.Options{Generator: &fakeGenerator{generate: func(context.Context, *infer.Request) (infer.Stream, error) { return broken, nil }}})
 	require.Contains(t, s.do(t, "POST", "/v1/chat/completions", chat(streamed), "X-Request-Id", "mine").body, `"reason":"internal_error","request_id":"chatcmpl-mine"}}`)
 }
+
+func TestConnectionsAreBounded(t *testing.T) {
+	s := start(t, http.Options{MaxConnections: 2})
+	var held []net.Conn
+	for range 2 {
+		conn, r := s.raw(t, "GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+		readHead(t, r)
+		held = append(held, conn)
+	}
+	_, r := s.raw(t, "")
+	all, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(all), "HTTP/1.1 503 "), string(all))
+	require.Contains(t, string(all), "Retry-After: 1")
+	require.Contains(t, string(all), "--max-connections")
+	require.NoError(t, held[0].Close())
+	require.Eventually(t, func() bool {
+		res, err := s.client.Get(s.url + "/version")
+		return err == nil && res.Body.Close() == nil && res.StatusCode == 200
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestUnaryHTTP10(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g})
+	conn, _ := s.raw(t, strings.Replace(post("/v1/chat/completions", chat("")), "HTTP/1.1", "HTTP/1.0", 1))
+	stream := <-streams
+	require.NoError(t, conn.Close())
+	require.Equal(t, infer.CancelClientGone, <-stream.cancelled)
+}

@@ -71,6 +71,8 @@ type Options struct {
 
 	RootPath string // prefix added by a proxy; taken off paths that carry it
 
+	MaxConnections int // open at a time; 0 = no limit. Beyond: 503, and closed
+
 	BodyLimit    int           // bytes; 0 = 64 MiB. Beyond: 413
 	AnswerLimit  int           // bytes that an answer in one piece may take, on the way included; 0 = 128 MiB. Beyond: 400
 	HeaderLimit  int           // bytes of request line and headers; 0 = 32 KiB. Beyond: 431
@@ -124,7 +126,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate refuses what no default can mend.
 func (o *Options) validate() error {
 	for name, value := range map[string]int{
-		"BodyLimit": o.BodyLimit, "AnswerLimit": o.AnswerLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
+		"MaxConnections": o.MaxConnections, "BodyLimit": o.BodyLimit, "AnswerLimit": o.AnswerLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
 		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
 	} {
 		if value < 0 {

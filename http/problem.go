@@ -3,8 +3,10 @@ package http
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -101,4 +103,15 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	writeProblem(ctx, problem)
 	// When it began is not known: its connection may be much older.
 	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{Handler: noRoute, Status: problem.Status, ResponseBytes: len(ctx.Response.Body())})
+}
+
+// connectionRefused tells a client that there are too many connections.
+func (s *Server) connectionRefused(c net.Conn) {
+	body := statusProblem(http.StatusServiceUnavailable, "The server has as many connections as it may have (--max-connections). Retry later.").AppendJSON(nil)
+	s.opts.HTTPMetrics.Observe(metrics.HTTPRequest{Handler: noRoute, Status: http.StatusServiceUnavailable, ResponseBytes: len(body)})
+	if c == nil || s.opts.TLS != nil { // a handshake first would cost more than the request
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s", len(body), body)
 }

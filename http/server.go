@@ -71,6 +71,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{opts: o, profile: o.profile(), keys: newKeyring(&o), created: time.Now().Unix(), watcher: watcher}
 	s.ledger = newLedger(&o, s.keys.hasAdmin && o.Inspector != nil)
 	s.conns.states = make(map[net.Conn]fasthttp.ConnState)
+	s.conns.max, s.conns.refused = o.MaxConnections, s.connectionRefused
 	s.calls.calls = make(map[*call]struct{})
 	s.gate = newGate()
 	s.bodies.left.Store(int64(o.BodyLimit) * bodyBudgetFactor)
@@ -110,14 +111,14 @@ func (s *Server) setUp() {
 	s.http.CloseOnShutdown = true
 }
 
-// Serve accepts connections from ln until Shutdown, then returns nil. It owns
-// ln and may be called for several listeners.
+// Serve accepts connections from ln until Shutdown, also one that was before, then
+// returns nil. It owns ln and may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	l := newListener(ln)
+	l := newListener(ln, &s.conns)
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
-		return errors.Join(errShutDown, l.Close())
+		return l.Close()
 	}
 	s.listeners = append(s.listeners, l)
 	s.mu.Unlock()
@@ -150,6 +151,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.conns.closeAll()
+	s.conns.lingering.Wait()
 	s.responses.cancelAll(infer.CancelShutdown) // those in the background: whoever waits has been answered
 	s.ledger.wait(shutdownGrace)
 	s.watcher.close()

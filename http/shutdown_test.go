@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,7 +67,36 @@ func TestServeAfterShutdown(t *testing.T) {
 	require.NoError(t, server.Shutdown(context.Background()))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.Error(t, server.Serve(ln))
+	require.NoError(t, server.Serve(ln), "it has served as long as it should")
 	_, err = net.Dial("tcp", ln.Addr().String())
 	require.Error(t, err, "the listener is closed")
+}
+
+func TestShutdownDoesNotWaitForHalfARequest(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g})
+	whole := post("/v1/chat/completions", chat(streamed))
+	_, r := s.raw(t, whole)
+	stream := <-streams
+	readHead(t, r)
+	var halves []net.Conn
+	for _, n := range []int{5, len(whole) - 3} { // within the head, within the body
+		conn, _ := s.raw(t, whole[:n])
+		halves = append(halves, conn)
+	}
+	large := announce("/v1/chat/completions", 1<<20, "") + strings.Repeat(" ", 1<<19)
+	conn, _ := s.raw(t, large)
+	halves = append(halves, conn)
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	for _, conn := range halves {
+		_, err := io.ReadAll(conn)
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		}
+	}
+	require.Empty(t, done, "a request that runs is waited for")
+	stream.push(text("a"), finish(""), final(1, 2))
+	require.Contains(t, strings.Join(readChunks(t, r), ""), "data: [DONE]\n\n")
+	require.NoError(t, <-done)
 }

@@ -12,6 +12,7 @@ func (s *Server) prepared(c *fiber.Ctx, use func(call *call, body []byte) error)
 	return s.withBody(c, func(body []byte) error {
 		call := s.begin(c.Context(), false)
 		defer s.end(call)
+		call.unary()
 		leave, err := s.gate.enter(call.ctx, len(body))
 		if err == nil {
 			defer leave()

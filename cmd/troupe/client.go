@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -59,7 +60,7 @@ func (m *Main) chat(ctx context.Context) error {
 	}
 	o := chatui.Options{
 		Client: c, Model: name, System: cfg.System, MaxTokens: cfg.MaxTokens, Temperature: cfg.Temperature, Seed: cfg.Seed,
-		In: m.Stdin, Out: m.Stdout, Terminal: isTerminal(m.Stdin) && isTerminal(m.Stdout), Metrics: !cfg.NoMetrics,
+		In: m.Stdin, Out: m.Stdout, Err: m.Stderr, Terminal: isTerminal(m.Stdin) && isTerminal(m.Stdout), Metrics: !cfg.NoMetrics,
 	}
 	var cancel context.CancelFunc
 	if o.Terminal {
@@ -165,7 +166,14 @@ func (m *Main) benchServe(ctx context.Context) error {
 		Client: newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY"))),
 		Model:  cfg.Model, Endpoint: cfg.Endpoint, NumRequests: cfg.NumRequests, Concurrency: cfg.Concurrency, Rate: cfg.Rate,
 		Warmup: cfg.Warmup, Timeout: seconds(cfg.Timeout), PromptTokens: cfg.PromptTokens, OutputTokens: cfg.OutputTokens,
-		IgnoreEOS: cfg.IgnoreEOS, Seed: uint64(cfg.Seed),
+		IgnoreEOS: cfg.IgnoreEOS, Seed: uint64(rand.Int32()),
+	}
+	if cfg.Seed != nil {
+		o.Seed = uint64(*cfg.Seed)
+	}
+	if isTerminal(m.Stderr) {
+		o.Progress = showProgress(m.Stderr, cfg.NumRequests)
+		defer fmt.Fprint(m.Stderr, clearLine)
 	}
 	if o.Model == "" {
 		var err error
@@ -184,6 +192,20 @@ func (m *Main) benchServe(ctx context.Context) error {
 		return errors.New("no request succeeded")
 	}
 	return nil
+}
+
+// clearLine takes a line of progress away.
+const clearLine = "\r\x1b[K"
+
+// showProgress returns what keeps a line on a terminal up to date: about a hundred
+// times, since a measurement must not be busy with telling of itself.
+func showProgress(w io.Writer, total int) func(done, failed int) {
+	step := max(1, total/100)
+	return func(done, failed int) {
+		if done%step == 0 || done == total {
+			fmt.Fprintf(w, clearLine+"%d of %d requests, %d failed", done, total, failed)
+		}
+	}
 }
 
 // writeReport writes the table to standard output and JSON to a file; "-" puts

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/keysfile"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
@@ -56,6 +57,19 @@ func (s *server) wantsTimes() bool {
 	return s.cfg.Metrics.EnablePerRequestMetrics || s.records != nil || slices.ContainsFunc(s.keys, isAdmin)
 }
 
+// mostConnections bounds the default of --max-connections: each costs memory even
+// when it is idle.
+const mostConnections = 16384
+
+// maxConnections is --max-connections, or what the limit of open files leaves room for.
+func maxConnections(cfg *config.Serve) int {
+	if n := cfg.HTTP.MaxConnections; n != nil {
+		return int(*n)
+	}
+	files := maxOpenFiles()
+	return max(1, min(files-files/8, mostConnections))
+}
+
 func (s *server) makeHTTP(m *Main) (err error) {
 	cfg := s.cfg
 	var generator infer.Generator = s.engine
@@ -81,6 +95,8 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", TLS: s.tls, RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins.Items, AllowedMethods: cfg.HTTP.AllowedMethods.Items,
 		AllowedHeaders: cfg.HTTP.AllowedHeaders.Items, AllowCredentials: cfg.HTTP.AllowCredentials,
+		BodyLimit: int(cfg.HTTP.MaxRequestBodyBytes), HeaderLimit: int(cfg.HTTP.MaxRequestHeaderBytes),
+		AnswerLimit: int(cfg.HTTP.MaxResponseBodyBytes), MaxConnections: maxConnections(cfg),
 		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),
 		AccessLog:    !cfg.HTTP.DisableUvicornAccessLog, AccessLogExclude: cfg.HTTP.DisableAccessLogForEndpoints,
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -47,6 +48,14 @@ func TestExitStatus(t *testing.T) {
 		{"--version", exitOK, ""},
 		{"serve --help", exitOK, ""},
 		{"serve --help=all", exitOK, ""},
+		{"help", exitOK, ""},
+		{"help serve", exitOK, ""},
+		{"help serve scheduler", exitOK, ""},
+		{"help bench serve", exitOK, ""},
+		{"help nonsense", exitUsage, "unknown command \"nonsense\""},
+		{"serve --max-request-body-bytes 1", exitFailure, "--max-request-body-bytes must be from 1024"},
+		{"serve --max-request-header-bytes 64M", exitFailure, "--max-request-header-bytes must be from 4096 to 1048576"},
+		{"serve --max-connections 0", exitFailure, "--max-connections must be from 1"},
 		{"serve --no-such-flag", exitUsage, "unknown flag --no-such-flag"},
 		{"serve --dtype int3", exitUsage, "--dtype must be one of"},
 		{"serve --port many", exitUsage, "--port"},
@@ -132,6 +141,13 @@ func (b *lockedBuffer) add(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.buf.WriteString(line + "\n")
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
 }
 
 func (b *lockedBuffer) String() string {
@@ -313,6 +329,48 @@ func TestSignalWithoutTimeoutCancels(t *testing.T) {
 	if cut > 0 {
 		require.Contains(t, r.log.String(), "Requests were cancelled")
 	}
+}
+
+func TestSignalWhileStartingEndsInPeace(t *testing.T) {
+	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		ctx, cancel := context.WithCancel(context.Background())
+		signals, codes := make(chan os.Signal, 1), make(chan int, 1)
+		signals <- sig
+		var errs lockedBuffer
+		m := &Main{
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &errs, Getenv: noEnv, Signals: signals,
+			Exit: func(code int) { codes <- code; cancel() }, // as if it ended here
+		}
+		code := m.Execute(ctx, []string{"serve", "--host", "127.0.0.1", "--port", "0"})
+		require.Equal(t, exitOK, <-codes)
+		require.Equal(t, exitOK, code, errs.String())
+		require.Contains(t, errs.String(), "Received "+sig.String()+" while starting")
+	}
+}
+
+func TestBenchDrawsOtherPromptsEachTime(t *testing.T) {
+	r := start(t, "serve", "--host", "127.0.0.1", "--port", "0")
+	seeds := map[uint64]bool{}
+	for _, given := range [][]string{nil, nil, {"--seed", "7"}} {
+		code, stdout, stderr := execute(t, "", append([]string{"bench", "serve", "--url", r.url, "--num-requests", "1", "--output-tokens", "1", "--json", "-"}, given...)...)
+		require.Equal(t, exitOK, code, stderr)
+		var report bench.Report
+		require.NoError(t, json.Unmarshal([]byte(stdout), &report))
+		seeds[report.Seed] = true
+		require.Contains(t, stderr, "--seed "+fmt.Sprint(report.Seed))
+	}
+	require.Len(t, seeds, 3)
+	require.True(t, seeds[7])
+	r.stop(t)
+}
+
+func TestBenchShowsProgressNowAndThen(t *testing.T) {
+	var out bytes.Buffer
+	show := showProgress(&out, 1000)
+	for i := range 1001 {
+		show(i, 1)
+	}
+	require.Equal(t, 101, strings.Count(out.String(), " of 1000 requests, 1 failed"))
 }
 
 func TestSignalEndsAtOnceWhereNothingCanBeFinished(t *testing.T) {

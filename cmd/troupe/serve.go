@@ -27,7 +27,10 @@ func (m *Main) serve(ctx context.Context) error {
 	}
 	start := time.Now()
 	m.tuneMemory()
-	loaded := m.exitOnSignal()
+	loaded := m.onSignal(func(sig os.Signal) {
+		fmt.Fprintf(m.Stderr, "Received %s while starting: nothing was running, and nothing will\n", sig)
+		m.Exit(exitOK)
+	})
 	s, err := newServer(cfg, m)
 	loaded()
 	if err != nil {
@@ -64,19 +67,27 @@ func farewell(cfg *config.Serve) string {
 	return fmt.Sprintf("finishing running requests, for up to %v", seconds(cfg.HTTP.ShutdownTimeout))
 }
 
-// exitOnSignal ends the process on a signal until stop is called: while a model
-// loads there is nothing to finish, and a second signal while draining means now.
+// exitOnSignal ends the process on a signal until stop is called: a second signal
+// while draining means now.
 func (m *Main) exitOnSignal() (stop func()) {
+	return m.onSignal(func(sig os.Signal) {
+		code := exitFailure
+		if n, ok := sig.(syscall.Signal); ok {
+			code = 128 + int(n)
+		}
+		m.Exit(code)
+	})
+}
+
+// onSignal has one signal handled aside, where the program is busy, until stop is
+// called.
+func (m *Main) onSignal(handle func(os.Signal)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case sig := <-m.Signals:
-			code := exitFailure
-			if n, ok := sig.(syscall.Signal); ok {
-				code = 128 + int(n)
-			}
-			m.Exit(code)
+			handle(sig)
 		case <-done:
 		}
 	}()

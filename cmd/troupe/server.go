@@ -190,7 +190,12 @@ func (s *server) shutDown() error {
 func (s *server) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i]())
+		err := s.closers[i]()
+		if errors.Is(err, actors.ErrDeviceAbandoned) {
+			s.log.Warn("A step did not end: what it uses is left to the end of the process")
+			continue
+		}
+		errs = append(errs, err)
 	}
 	s.closers = nil
 	return errors.Join(errs...)

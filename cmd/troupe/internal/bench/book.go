@@ -164,7 +164,7 @@ func (b *book) report(o *Options, elapsed time.Duration, interrupted bool) *Repo
 	seconds := max(elapsed.Seconds(), 1e-9)
 	r := &Report{
 		URL: o.Client.BaseURL, Model: o.Model, Endpoint: o.Endpoint,
-		Concurrency: o.Concurrency, Rate: o.Rate, Interrupted: interrupted,
+		Concurrency: o.Concurrency, Rate: o.Rate, Seed: o.Seed, Interrupted: interrupted,
 		DurationSeconds: elapsed.Seconds(), NumOK: b.numOK, Errors: b.errors,
 		PromptTokens: b.promptTokens, OutputTokens: b.outTokens,
 		RequestsPerSecond:     float64(b.numOK) / seconds,

@@ -14,6 +14,7 @@ type Report struct {
 	Endpoint    string  `json:"endpoint"`
 	Concurrency int     `json:"concurrency"`
 	Rate        float64 `json:"rate"` // 0 = constant concurrency
+	Seed        uint64  `json:"seed"`
 	Interrupted bool    `json:"interrupted"`
 
 	DurationSeconds float64                `json:"duration_seconds"`
@@ -85,7 +86,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if r.Rate > 0 {
 		load = fmt.Sprintf("%g started per second", r.Rate)
 	}
-	t.line("%s  %s  model %s  %s", r.URL, r.Endpoint, r.Model, load)
+	t.line("%s  %s  model %s  %s  --seed %d", r.URL, r.Endpoint, r.Model, load, int64(r.Seed))
 	if r.Interrupted {
 		t.line("Interrupted: requests in flight were cancelled, and count as failed.")
 	}

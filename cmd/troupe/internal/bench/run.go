@@ -25,6 +25,9 @@ type Options struct {
 	PromptTokens, OutputTokens int
 	IgnoreEOS                  bool
 	Seed                       uint64
+	// Progress is told, once before the first and after each request, how many of
+	// those to measure are over; nil = nobody is. Calls come one at a time.
+	Progress func(done, failed int)
 }
 
 // maxInFlight bounds the requests in flight with Rate.
@@ -42,6 +45,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.warmUp(ctx); err != nil {
 		return nil, err
 	}
+	r.tell(false, false)
 	start := time.Now()
 	if o.Rate > 0 {
 		r.atRate(ctx)
@@ -55,6 +59,32 @@ type runner struct {
 	o       Options
 	prompts prompter
 	book    *book
+
+	mu           sync.Mutex // guards the counts, and serialises Progress
+	done, failed int
+}
+
+// measure sends request i and books it.
+func (r *runner) measure(ctx context.Context, i int) {
+	s := r.send(ctx, i)
+	r.book.add(s)
+	r.tell(true, s.err != nil)
+}
+
+// tell reports progress.
+func (r *runner) tell(isDone, hasFailed bool) {
+	if r.o.Progress == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if isDone {
+		r.done++
+	}
+	if hasFailed {
+		r.failed++
+	}
+	r.o.Progress(r.done, r.failed)
 }
 
 // warmUp opens connections and measures how many tokens a word is.
@@ -77,7 +107,7 @@ func (r *runner) atConcurrency(ctx context.Context) {
 	for range min(r.o.Concurrency, r.o.NumRequests) {
 		wg.Go(func() {
 			for i := range next {
-				r.book.add(r.send(ctx, i))
+				r.measure(ctx, i)
 			}
 		})
 	}
@@ -112,7 +142,7 @@ func (r *runner) atRate(ctx context.Context) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			r.book.add(r.send(ctx, i))
+			r.measure(ctx, i)
 		})
 		due = due.Add(time.Duration(rng.ExpFloat64() / r.o.Rate * float64(time.Second)))
 	}

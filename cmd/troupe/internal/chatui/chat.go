@@ -21,8 +21,9 @@ type Options struct {
 
 	In       io.Reader
 	Out      io.Writer
-	Terminal bool // In and Out are a terminal: prompts, colours, timings
-	Metrics  bool // the line of timings after each answer; with Terminal only
+	Err      io.Writer // errors of answers, unless Out is a terminal that shows them
+	Terminal bool      // In and Out are a terminal: prompts, colours, timings
+	Metrics  bool      // the line of timings after each answer; with Terminal only
 
 	// Interrupts delivers a terminal's Ctrl-C: it stops an answer, never the program.
 	Interrupts <-chan os.Signal
@@ -46,13 +47,14 @@ type message struct {
 type session struct {
 	o       Options
 	history []message
-	failed  error // the last answer's error
+	failed  error // of an answer in a pipe, the latest
 }
 
 var errInterrupted = errors.New("interrupted")
 
 // Run talks until the input ends, /exit, or ctx ends. A terminal shows errors and
-// goes on; in a pipe, the error is the last answer's, or tells that ctx ended.
+// goes on; in a pipe they go to Err, but for the last, which is Run's own. Run's error
+// may also be that ctx ended.
 func Run(ctx context.Context, o Options) error {
 	s := &session{o: o}
 	s.reset()
@@ -146,17 +148,17 @@ func (s *session) answer(program context.Context, line string) {
 	})
 	cancel()
 	interrupted := <-stopped
-	s.printf("\n")
+	if s.o.Terminal || err == nil || text.Len() > 0 {
+		s.printf("\n")
+	}
 	if program.Err() != nil {
 		return
 	}
 	if err != nil && !interrupted {
 		s.history = s.history[:len(s.history)-1]
-		s.failed = err
-		s.printf("%s\n", s.errorText(err))
+		s.fail(err)
 		return
 	}
-	s.failed = nil
 	s.history = append(s.history, message{"assistant", text.String()})
 	if s.o.Terminal && s.o.Metrics {
 		s.printf("%s\n", dim(w.line(interrupted)))
@@ -177,6 +179,18 @@ func (s *session) stopOnInterrupt(ctx context.Context, cancel context.CancelFunc
 		}
 	}()
 	return stopped
+}
+
+// fail tells of an answer that failed.
+func (s *session) fail(err error) {
+	if s.o.Terminal {
+		s.printf("%s\n", s.errorText(err))
+		return
+	}
+	if s.failed != nil {
+		_, _ = fmt.Fprintln(s.o.Err, s.errorText(s.failed))
+	}
+	s.failed = err
 }
 
 func (s *session) errorText(err error) string {

@@ -114,14 +114,17 @@ func TestTerminalShowsMetrics(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	e := &echo{status: 400}
-	out, err := talk(t, e, "hi\n", nil)
+	var errs bytes.Buffer
+	out, err := talk(t, e, "hi\nagain\n", func(o *Options) { o.Err = &errs })
 	require.ErrorContains(t, err, "too long")
-	require.Contains(t, out, "Error: HTTP 400: too long")
+	require.Empty(t, out, "a pipe gets answers only")
+	require.Equal(t, "Error: HTTP 400: too long\n", errs.String(), "the other one is returned")
+	e = &echo{status: 400}
 
 	out, err = talk(t, e, "hi\nagain\n", func(o *Options) { o.Terminal = true })
 	require.NoError(t, err, "a terminal goes on")
 	require.Equal(t, 2, strings.Count(out, "Error: "))
-	require.Len(t, e.bodies[2]["messages"], 1, "what was refused is not part of the conversation")
+	require.Len(t, e.bodies[1]["messages"], 1, "what was refused is not part of the conversation")
 
 	_, err = talk(t, &echo{}, strings.Repeat("x", 2<<20), nil)
 	require.ErrorContains(t, err, "input: ")
@@ -185,7 +188,7 @@ func TestEndOfContextDuringAnAnswer(t *testing.T) {
 		Client: &client.Client{HTTP: server.Client(), BaseURL: server.URL}, In: strings.NewReader("hi\nagain\n"), Out: &out,
 	})
 	require.ErrorIs(t, err, errInterrupted)
-	require.Equal(t, "\n", out.String(), "no error of the connection is shown")
+	require.Equal(t, "", out.String(), "no error of the connection is shown")
 }
 
 func TestStopwatch(t *testing.T) {

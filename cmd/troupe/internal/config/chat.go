@@ -58,10 +58,10 @@ type BenchServe struct {
 	Warmup      int     `default:"1" help:"Requests before the measurement."`
 	Timeout     float64 `default:"300" help:"Seconds per request."`
 
-	PromptTokens int   `default:"128" help:"Approximate prompt length in tokens."`
-	OutputTokens int   `default:"64" help:"Output length in tokens."`
-	IgnoreEOS    bool  `name:"ignore-eos" negatable:"" default:"true" help:"Ask for the full output length (an extension of vLLM)."`
-	Seed         int64 `default:"0" help:"Seed of prompts and start times."`
+	PromptTokens int    `default:"128" help:"Approximate prompt length in tokens."`
+	OutputTokens int    `default:"64" help:"Output length in tokens."`
+	IgnoreEOS    bool   `name:"ignore-eos" negatable:"" default:"true" help:"Ask for the full output length (an extension of vLLM)."`
+	Seed         *int64 `help:"Seed of prompts and start times; another one each time if absent, so that no prefix cache knows the prompts."`
 
 	JSON string `name:"json" placeholder:"FILE" help:"Also write the report as JSON; - = standard output, instead of the table."`
 }

@@ -89,6 +89,20 @@ func (s *Serve) checkHTTP() error {
 	if h.RootPath != "" && !strings.HasPrefix(h.RootPath, "/") {
 		return fmt.Errorf("--root-path must begin with a slash, got %q", h.RootPath)
 	}
+	for _, r := range []struct {
+		name       string
+		value      *HumanInt
+		low, limit HumanInt
+	}{
+		{"--max-request-body-bytes", &h.MaxRequestBodyBytes, 1 << 10, 1 << 30},
+		{"--max-request-header-bytes", &h.MaxRequestHeaderBytes, 4 << 10, 1 << 20},
+		{"--max-response-body-bytes", &h.MaxResponseBodyBytes, 1 << 20, 1 << 36},
+		{"--max-connections", h.MaxConnections, 1, 1 << 24},
+	} {
+		if err := inRange(r.name, r.value, r.low, r.limit); err != nil {
+			return err
+		}
+	}
 	if err := inRange("--max-num-queued-reqs", h.MaxNumQueuedReqs, 1, maxHumanInt); err != nil {
 		return err
 	}

@@ -68,8 +68,8 @@ var foreignFlags = []foreign{
 	{name: "disable-fastapi-docs", note: notePython},
 	{name: "enable-offline-docs", note: notePython},
 	{name: "middleware", arity: takesList, note: notePython},
-	{name: "h11-max-incomplete-event-size", arity: takesValue, note: notePython},
-	{name: "h11-max-header-count", arity: takesValue, note: notePython},
+	{name: "h11-max-incomplete-event-size", arity: takesValue, note: "use --max-request-header-bytes and --max-request-body-bytes"},
+	{name: "h11-max-header-count", arity: takesValue, note: "use --max-request-header-bytes"},
 	{name: "api-server-count", arity: takesValue, accept: []string{"1"}, note: "one process serves all connections"},
 
 	{name: "log-error-stack", note: "causes of internal errors are always logged"},

@@ -49,7 +49,16 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	asksHelp := len(args) > 0 && args[0] == string(CommandHelp)
+	if asksHelp {
+		args = args[1:]
+	}
 	node, path, rest := findCommand(parser.Model.Node, args)
+	if asksHelp {
+		if rest, err = helpArgs(node, rest); err != nil {
+			return nil, "", asUsage(err)
+		}
+	}
 	lex := &lexer{kinds: kindsOf(node)}
 	if err := lex.run(rest); err != nil {
 		return nil, "", asUsage(err)
@@ -72,6 +81,17 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 		cli.Serve.Warnings = append(cli.Serve.Warnings, cli.Serve.Env.warnings...)
 	}
 	return cli, Command(strings.Join(path, " ")), nil
+}
+
+// helpArgs turns what follows `troupe help COMMAND` into --help or --help=TOPIC.
+func helpArgs(node *kong.Node, rest []string) ([]string, error) {
+	switch {
+	case len(rest) == 0:
+		return []string{"--help"}, nil
+	case node.Type == kong.ApplicationNode && !strings.HasPrefix(rest[0], "-"):
+		return nil, usagef("unknown command %q", rest[0])
+	}
+	return []string{"--help=" + rest[0]}, nil
 }
 
 func newParser(cli *CLI) (*kong.Kong, error) {
