@@ -24,8 +24,14 @@ type RunnerSpec struct {
 	BlockSize   int // tokens per block
 	VocabSize   int
 	MaxModelLen int
-	Device      string // for people: "cpu (AVX-512, 2 threads)"
-	DType       string // for people: "bfloat16"
+	// NumSpecTokens is how many draft tokens the runner proposes for a sequence
+	// and step at most; 0 = it does not speculate.
+	NumSpecTokens int
+	// NumLookaheadSlots is how many positions beyond the tokens of a step the
+	// runner writes to while it proposes; 0 = none. They hold nothing to be kept.
+	NumLookaheadSlots int
+	Device            string // for people: "cpu (AVX-512, 2 threads)"
+	DType             string // for people: "bfloat16"
 }
 
 // StepPlan is one value from scheduler to runner: which tokens of which
@@ -50,9 +56,17 @@ type ScheduledSequence struct {
 	Sample bool
 	Params *SamplingParams
 	// PromptTokenIDs and OutputTokenIDs are the sequence so far (for penalties,
-	// bad words and the draw's position); read-only.
+	// bad words and the draw's position), drafts included; read-only.
 	PromptTokenIDs []int32
 	OutputTokenIDs []int32
+	// NumDraftTokens counts the draft tokens at the end of TokenIDs, and of
+	// OutputTokenIDs. A draft is accepted if it is the very token that is drawn at
+	// its place. Sample asks for a draw after the last token before the drafts,
+	// and after each draft as long as all were accepted.
+	NumDraftTokens int
+	// NumProposals is how many draft tokens for the sequence's next step are
+	// welcome; 0 = none.
+	NumProposals int
 }
 
 // StepResult answers a StepPlan; Sequences is parallel to the plan's. The
@@ -64,12 +78,14 @@ type StepResult struct {
 
 // SequenceResult is what one sequence got from a step.
 type SequenceResult struct {
-	NewTokenIDs []int32         // empty if nothing was sampled
+	NewTokenIDs []int32         // empty if nothing was sampled; all but the last are accepted drafts
 	Logprobs    []TokenLogprobs // parallel to NewTokenIDs if NumLogprobs >= 0
 	// PromptLogprobs describe the prompt tokens at positions StartPos+1 …
 	// StartPos+len(TokenIDs), as far as those are prompt tokens; only if
 	// NumPromptLogprobs >= 0.
 	PromptLogprobs []TokenLogprobs
+	// DraftTokenIDs are proposed to follow NewTokenIDs, at most NumProposals.
+	DraftTokenIDs []int32
 	// Err fails this sequence alone, for example when its logits are not finite.
 	Err error
 }

@@ -59,6 +59,7 @@ func (s *Scheduler) Commit(res *infer.StepResult) []Output {
 // commitSequence applies one sequence's share of a result.
 func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Output {
 	start, n := seq.numComputed, seq.numScheduled
+	numDrafts := seq.numDrafts
 	seq.numScheduled = 0
 	if seq.aborted {
 		if res.Err != nil {
@@ -78,7 +79,9 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 		out.Err = err
 		return out
 	}
-	seq.numComputed += n
+	accepted := max(len(res.NewTokenIDs)-1, 0)
+	seq.numComputed += n - numDrafts + accepted
+	s.settleDrafts(seq, accepted)
 	seq.chunked = seq.remaining() > 0
 	s.cache.Commit(&seq.table, seq.tokens[:seq.numComputed])
 	seq.numPromptLogprobs += len(promptLogprobs)
@@ -88,19 +91,19 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 }
 
 // checkTokens returns the error of a sequence's result: its own, or that it does
-// not hold the token asked for. end is the number of tokens computed now.
+// not hold the tokens asked for. end is the number of tokens computed now.
 func checkTokens(seq *Sequence, end int, res *infer.SequenceResult) error {
 	if res.Err != nil {
 		return res.Err
 	}
-	want := 0
-	if end == len(seq.tokens) && seq.Params.MaxTokens > 0 {
-		want = 1
+	low, high := 0, 0
+	if end == len(seq.tokens)+seq.numDrafts && seq.Params.MaxTokens > 0 {
+		low, high = 1, 1+seq.numDrafts
 	}
-	if len(res.NewTokenIDs) != want {
-		return fmt.Errorf("scheduler: sequence %d got %d tokens from a step, wanted %d", seq.ID, len(res.NewTokenIDs), want)
+	if n := len(res.NewTokenIDs); n < low || n > high {
+		return fmt.Errorf("scheduler: sequence %d got %d tokens from a step, wanted %d to %d", seq.ID, n, low, high)
 	}
-	return nil
+	return seq.checkDrafts(res)
 }
 
 // newPromptLogprobs returns the prompt logprobs of a result that were not
@@ -124,9 +127,7 @@ func (s *Scheduler) advance(seq *Sequence, res *infer.SequenceResult) Output {
 		s.deltas.promptTokensDone += len(seq.Prompt) - seq.numCachedTokens
 	}
 	before := len(seq.tokens)
-	seq.tokens = append(seq.tokens, res.NewTokenIDs...)
-	s.deltas.generationTokens += len(res.NewTokenIDs)
-	reason, stop := s.finishReason(seq, before)
+	reason, stop := s.append(seq, res.NewTokenIDs)
 	out := Output{
 		Seq:             seq,
 		NumOutputTokens: seq.numOutputTokens(),
@@ -136,25 +137,38 @@ func (s *Scheduler) advance(seq *Sequence, res *infer.SequenceResult) Output {
 		s.cache.Release(&seq.table)
 		out = s.end(seq, reason)
 		out.StopReason = stop
+	} else {
+		s.keepDrafts(seq, res.DraftTokenIDs)
 	}
 	if before < len(seq.tokens) {
 		out.NewTokenIDs = seq.tokens[before:len(seq.tokens):len(seq.tokens)]
-		out.Logprobs = res.Logprobs
+		out.Logprobs = res.Logprobs[:min(len(out.NewTokenIDs), len(res.Logprobs))]
 	}
 	return out
 }
 
-// finishReason says whether the token drawn, if any, at index before, or the end
-// of a prompt that is only scored, finishes a sequence. The sampler has masked
-// stop tokens before min_tokens already.
-func (s *Scheduler) finishReason(seq *Sequence, before int) (infer.FinishReason, infer.StopReason) {
-	if seq.Params.MaxTokens == 0 && seq.remaining() == 0 {
-		return infer.FinishLength, infer.StopReason{}
-	}
-	if before == len(seq.tokens) {
+// append adds what was drawn up to the token that finishes the sequence, if one
+// does; what was drawn after that one never was.
+func (s *Scheduler) append(seq *Sequence, drawn []int32) (infer.FinishReason, infer.StopReason) {
+	if len(drawn) == 0 {
+		if seq.Params.MaxTokens == 0 && seq.remaining() == 0 {
+			return infer.FinishLength, infer.StopReason{} // a prompt that is only scored
+		}
 		return infer.FinishNone, infer.StopReason{}
 	}
-	drawn := seq.tokens[before]
+	for _, id := range drawn {
+		seq.tokens = append(seq.tokens, id)
+		s.deltas.generationTokens++
+		if reason, stop := s.finishReason(seq, id); reason != infer.FinishNone {
+			return reason, stop
+		}
+	}
+	return infer.FinishNone, infer.StopReason{}
+}
+
+// finishReason says whether drawn, the sequence's last token, finishes it. The
+// sampler has masked stop tokens before min_tokens already.
+func (s *Scheduler) finishReason(seq *Sequence, drawn int32) (infer.FinishReason, infer.StopReason) {
 	if stops, byRequest := seq.Params.StopsOn(drawn); byRequest {
 		return infer.FinishStop, infer.StopReason{TokenID: drawn, ByToken: true}
 	} else if stops {

@@ -51,6 +51,8 @@ type Config struct {
 	// step; 0 = no bound beside the package's own rule. Used with chunked
 	// prefill only.
 	LongPrefillTokenThreshold int
+	// NumSpecTokens and NumLookaheadSlots are those of the runner.
+	NumSpecTokens, NumLookaheadSlots int
 }
 
 func (c *Config) validate() error {
@@ -62,6 +64,8 @@ func (c *Config) validate() error {
 		{"max_num_batched_tokens", c.MaxNumBatchedTokens, 1},
 		{"max_model_len", c.MaxModelLen, 1},
 		{"long_prefill_token_threshold", c.LongPrefillTokenThreshold, 0},
+		{"num_speculative_tokens", c.NumSpecTokens, 0},
+		{"num_lookahead_slots", c.NumLookaheadSlots, 0},
 	} {
 		if v.value < v.min {
 			return infer.Errorf(infer.CodeInvalid, v.name, "%s must be at least %d, got %d", v.name, v.min, v.value)

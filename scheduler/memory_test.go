@@ -51,6 +51,7 @@ func (m *simulation) execute() {
 		for pos := range q.StartPos {
 			h = prefixHash(h, tokens[pos])
 			require.Equal(m.t, slot{pos, h}, *m.slot(q, pos), "sequence %d reads position %d", q.SeqID, pos)
+			require.Equal(m.t, slot{pos, h}, *m.draftSlot(q, pos), "sequence %d's draft model reads position %d", q.SeqID, pos)
 		}
 	}
 	written := map[*slot]bool{}
@@ -69,6 +70,46 @@ func (m *simulation) execute() {
 	}
 }
 
+// draft runs the simulated draft model after the verification of a step gave
+// drawn: first over the tokens of the step that stand, then, if proposals are
+// welcome, over the last token drawn and the proposals. It proposes what follows,
+// or something else, as guess says.
+func (m *simulation) draft(q *infer.ScheduledSequence, drawn []int32, guess func(right int32) int32) []int32 {
+	end := q.StartPos + len(q.TokenIDs) - q.NumDraftTokens + max(len(drawn)-1, 0)
+	tokens := slices.Concat(q.PromptTokenIDs, q.OutputTokenIDs)[:end]
+	h := hashTokens(m.byID(q.SeqID).opts.CacheSalt, tokens[:q.StartPos])
+	write := func(pos int, token int32) {
+		require.True(m.t, m.s.Cache().Writable(q.BlockTable[pos/m.config.BlockSize]))
+		h = prefixHash(h, token)
+		*m.draftSlot(q, pos) = slot{pos, h}
+	}
+	for pos := q.StartPos; pos < end; pos++ {
+		write(pos, tokens[pos])
+	}
+	var proposed []int32
+	if len(drawn) == 0 {
+		return nil
+	}
+	last := drawn[len(drawn)-1]
+	for range q.NumProposals {
+		if m.config.NumLookaheadSlots > 0 {
+			write(end, last)
+			m.slot(q, end).pos = -1 // a runner may write nonsense there as well
+		} else {
+			h = prefixHash(h, last)
+		}
+		end++
+		last = guess(int32(h % numTokens))
+		proposed = append(proposed, last)
+	}
+	return proposed
+}
+
+func (m *simulation) draftSlot(q *infer.ScheduledSequence, pos int) *slot {
+	size := m.config.BlockSize
+	return &m.draftMemory[int(q.BlockTable[pos/size])*size+pos%size]
+}
+
 func (m *simulation) slot(q *infer.ScheduledSequence, pos int) *slot {
 	size := m.config.BlockSize
 	return &m.memory[int(q.BlockTable[pos/size])*size+pos%size]
@@ -79,6 +120,7 @@ func (m *simulation) slot(q *infer.ScheduledSequence, pos int) *slot {
 func (m *simulation) spoil(q *infer.ScheduledSequence, failed bool) {
 	for pos := q.StartPos; pos < q.StartPos+len(q.TokenIDs); pos++ {
 		m.slot(q, pos).pos = -1
+		m.draftSlot(q, pos).pos = -1
 	}
 	if !failed {
 		return
@@ -91,6 +133,7 @@ func (m *simulation) spoil(q *infer.ScheduledSequence, failed bool) {
 		for i := range m.config.BlockSize {
 			if !shared {
 				m.memory[int(b)*m.config.BlockSize+i].pos = -1
+				m.draftMemory[int(b)*m.config.BlockSize+i].pos = -1
 			}
 		}
 	}

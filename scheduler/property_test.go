@@ -32,6 +32,12 @@ func TestMain(m *testing.M) {
 func TestRandomSchedules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newSimulation(t, drawConfig(t))
+		m.guess = func(right int32) int32 {
+			if rapid.IntRange(0, 3).Draw(t, "guess") == 0 {
+				return (right + 1) % numTokens
+			}
+			return right
+		}
 		fail := func() bool { return rapid.IntRange(0, 39).Draw(t, "fail") == 39 }
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) { m.add(drawSequence(t)) },
@@ -82,6 +88,10 @@ func drawConfig(t *rapid.T) scheduler.Config {
 		NumBlocks:                 rapid.IntRange(2, 16).Draw(t, "blocks"),
 		BlockSize:                 rapid.IntRange(1, 4).Draw(t, "block_size"),
 		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "threshold"),
+	}
+	c.NumSpecTokens = rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "spec_tokens")
+	if rapid.Bool().Draw(t, "draft model") {
+		c.NumLookaheadSlots = c.NumSpecTokens
 	}
 	c.MaxNumBatchedTokens = c.MaxNumSeqs + rapid.IntRange(0, 20).Draw(t, "budget")
 	c.MaxModelLen = rapid.IntRange(4, 40).Draw(t, "max_model_len")

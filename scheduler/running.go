@@ -13,6 +13,7 @@ func (s *Scheduler) start(seq *Sequence, m kvcache.Match) {
 	s.cache.Attach(&seq.table, m)
 	seq.numComputed = m.NumTokens
 	seq.running = true
+	seq.drafts, seq.draftLen = nil, s.config.NumSpecTokens
 	s.share.admitted(seq)
 	i := len(s.running)
 	for i > 0 && s.less(seq, s.running[i-1]) {
@@ -72,4 +73,5 @@ func (s *Scheduler) stop(seq *Sequence) {
 	s.running = s.running[:last]
 	s.cache.Release(&seq.table)
 	seq.running, seq.chunked, seq.numComputed = false, false, 0
+	seq.drafts = nil
 }

@@ -69,20 +69,23 @@ func (s *Scheduler) fillShared() bool {
 // whoever is preempted for want of a block comes later and is not selected yet.
 // It returns the budget left and the blocks that prefills will still need.
 func (s *Scheduler) scheduleRunning() (b budget, pending int) {
-	decodes := 0
+	decodes, drafts := 0, 0
 	for _, seq := range s.running {
 		if !seq.isolate && seq.remaining() == 1 {
 			decodes++
+			drafts += s.wantedDrafts(seq)
 		}
 	}
-	b = s.newBudget(s.config.MaxNumBatchedTokens - decodes)
+	drafts = min(drafts, (s.config.MaxNumBatchedTokens-decodes)/draftShare)
+	b = s.newBudget(s.config.MaxNumBatchedTokens - decodes - drafts)
 	for i := 0; i < len(s.running); i++ { // preemption shortens it from its end
 		seq := s.running[i]
 		if seq.isolate {
 			continue
 		}
+		decodes := seq.remaining() == 1
 		n := 1
-		if seq.remaining() > 1 {
+		if !decodes {
 			n = b.take(seq, seq.remaining())
 		}
 		if n > 0 {
@@ -90,7 +93,11 @@ func (s *Scheduler) scheduleRunning() (b budget, pending int) {
 				s.preempt(seq)
 				continue
 			}
-			s.selectTokens(seq, n)
+			if decodes {
+				drafts -= s.selectDecode(seq, min(s.wantedDrafts(seq), drafts))
+			} else {
+				s.selectTokens(seq, n)
+			}
 		}
 		pending += s.blocksMissing(seq)
 	}
@@ -220,17 +227,27 @@ func (s *Scheduler) writePlan() {
 	s.plan.Sequences = s.plan.Sequences[:0]
 	for _, seq := range s.batch {
 		end := seq.numComputed + seq.numScheduled
-		blocks := seq.table.Blocks()[:s.cache.BlocksFor(end)]
+		sample := end == len(seq.tokens)+seq.numDrafts && seq.Params.MaxTokens > 0
+		proposals := 0
+		if sample && s.config.NumSpecTokens > 0 {
+			proposals = s.propose(seq, end)
+		}
+		blocks := seq.table.Blocks()
+		if proposals == 0 {
+			blocks = blocks[:s.cache.BlocksFor(end)]
+		}
 		s.plan.NumTokens += seq.numScheduled
 		s.plan.Sequences = append(s.plan.Sequences, infer.ScheduledSequence{
 			SeqID:          seq.ID,
 			TokenIDs:       seq.tokens[seq.numComputed:end:end],
 			StartPos:       seq.numComputed,
 			BlockTable:     blocks[:len(blocks):len(blocks)],
-			Sample:         end == len(seq.tokens) && seq.Params.MaxTokens > 0,
+			Sample:         sample,
 			Params:         seq.Params,
 			PromptTokenIDs: seq.Prompt,
-			OutputTokenIDs: seq.output(),
+			OutputTokenIDs: seq.outputWithDrafts(),
+			NumDraftTokens: seq.numDrafts,
+			NumProposals:   proposals,
 		})
 	}
 }

@@ -70,7 +70,11 @@ type Sequence struct {
 	chunked      bool // a part of its prefill was computed in an earlier step
 	heapIndex    int  // place in its heap of waiting, valid while in one
 	numComputed  int  // leading tokens whose keys and values are in the cache
-	numScheduled int  // tokens after these in the plan outstanding; 0 = not aboard
+	numScheduled int  // tokens after these in the plan outstanding, drafts included; 0 = not aboard
+
+	drafts    []int32 // proposed to follow tokens; the runner's memory, read only
+	numDrafts int     // of those, verified by the plan outstanding: they lie behind tokens, beyond its length
+	draftLen  int     // how many to ask for
 
 	numCachedTokens   int // prompt tokens found in the prefix cache at the first selection
 	numPromptLogprobs int // prompt logprobs reported so far, of positions 1 …
@@ -114,7 +118,11 @@ func NewSequence(o SequenceOptions) *Sequence {
 // NumPreemptions returns how often the sequence lost its blocks to another.
 func (q *Sequence) NumPreemptions() int { return q.numPreemptions }
 
-func (q *Sequence) output() []int32 { return q.tokens[len(q.Prompt):len(q.tokens):len(q.tokens)] }
+// outputWithDrafts returns the output, and the drafts that the plan verifies.
+func (q *Sequence) outputWithDrafts() []int32 {
+	end := len(q.tokens) + q.numDrafts
+	return q.tokens[len(q.Prompt):end:end]
+}
 
 func (q *Sequence) numOutputTokens() int { return len(q.tokens) - len(q.Prompt) }
 

@@ -43,16 +43,20 @@ type entry struct {
 
 // simulation drives a scheduler and checks everything that it does.
 type simulation struct {
-	t       *rapid.T
-	config  scheduler.Config
-	s       *scheduler.Scheduler
-	memory  []slot
-	entries []*entry
+	t      *rapid.T
+	config scheduler.Config
+	s      *scheduler.Scheduler
+	memory []slot
+	guess  func(right int32) int32 // what the draft model proposes where right would be right
+
+	draftMemory []slot
+	entries     []*entry
 
 	plan     *infer.StepPlan // outstanding, nil if none
 	planCopy infer.StepPlan
 
 	numSteps, numGenerated, numPromptDone, numPreemptions int
+	speculation                                           scheduler.Speculation
 }
 
 func newSimulation(t *rapid.T, c scheduler.Config) *simulation {
@@ -62,6 +66,8 @@ func newSimulation(t *rapid.T, c scheduler.Config) *simulation {
 	for i := range m.memory {
 		m.memory[i].pos = -1
 	}
+	m.draftMemory = slices.Clone(m.memory)
+	m.guess = func(right int32) int32 { return right }
 	return m
 }
 
@@ -178,20 +184,23 @@ func (m *simulation) checkPlan(oldest *entry) {
 		require.False(m.t, e.ended, "an ended sequence is scheduled")
 		require.Equal(m.t, isolated, e.opts.Isolate, "an isolated sequence shares its step")
 		require.Equal(m.t, e.opts.Prompt, q.PromptTokenIDs)
-		require.Equal(m.t, append([]int32{}, e.got...), append([]int32{}, q.OutputTokenIDs...))
-		tokens := slices.Concat(e.opts.Prompt, e.got)
+		numOutput := len(q.OutputTokenIDs) - q.NumDraftTokens
+		require.Equal(m.t, append([]int32{}, e.got...), append([]int32{}, q.OutputTokenIDs[:numOutput]...))
+		m.checkDrafts(q, e)
+		tokens := slices.Concat(e.opts.Prompt, q.OutputTokenIDs)
 		end := q.StartPos + len(q.TokenIDs)
 		require.NotEmpty(m.t, q.TokenIDs)
 		require.Equal(m.t, tokens[q.StartPos:end], q.TokenIDs)
 		require.Equal(m.t, end == len(tokens) && e.opts.Params.MaxTokens > 0, q.Sample)
-		require.Len(m.t, q.BlockTable, (end+m.config.BlockSize-1)/m.config.BlockSize)
+		slots := end + min(q.NumProposals, m.config.NumLookaheadSlots)
+		require.Len(m.t, q.BlockTable, (slots+m.config.BlockSize-1)/m.config.BlockSize)
 		if !m.config.EnableChunkedPrefill {
 			require.Equal(m.t, len(tokens), end, "a prefill is chunked")
 		} else if limit := m.config.LongPrefillTokenThreshold; limit > 0 {
-			require.LessOrEqual(m.t, len(q.TokenIDs), limit)
+			require.LessOrEqual(m.t, len(q.TokenIDs)-q.NumDraftTokens, limit)
 		}
 		total += len(q.TokenIDs)
-		if end == len(tokens) && len(q.TokenIDs) == 1 {
+		if end == len(tokens) && len(q.TokenIDs) == 1+q.NumDraftTokens {
 			decodes++
 		}
 	}
@@ -202,6 +211,21 @@ func (m *simulation) checkPlan(oldest *entry) {
 		// Decodes come before a prefill, else the oldest is always served.
 		require.True(m.t, oldestAboard || oldest.seq.Remaining() > 1 && m.config.MaxNumBatchedTokens == decodes,
 			"the oldest does not advance")
+	}
+}
+
+// checkDrafts: drafts are verified by sequences that decode, no more than can be
+// of use, and are asked for only then.
+func (m *simulation) checkDrafts(q *infer.ScheduledSequence, e *entry) {
+	room := min(e.opts.Params.MaxTokens-len(e.got), m.config.MaxModelLen-len(e.opts.Prompt)-len(e.got)) - 1
+	require.LessOrEqual(m.t, q.NumDraftTokens, min(m.config.NumSpecTokens, max(room, 0)))
+	require.LessOrEqual(m.t, q.NumProposals, min(m.config.NumSpecTokens, max(room-1, 0)))
+	if q.NumDraftTokens > 0 {
+		require.Len(m.t, q.TokenIDs, 1+q.NumDraftTokens)
+		require.True(m.t, q.Sample)
+	}
+	if !q.Sample || e.opts.Isolate {
+		require.Zero(m.t, q.NumProposals)
 	}
 }
 
@@ -216,6 +240,10 @@ func (m *simulation) commit(fail func() bool) {
 		if fail() {
 			e.failed = true
 			r.Err = fmt.Errorf("row: %w", errInjected)
+		} else if !e.abortAsked && q.NumDraftTokens > 0 {
+			m.speculation.NumDrafts++
+			m.speculation.NumDraftTokens += q.NumDraftTokens
+			m.speculation.NumAcceptedTokens += len(r.NewTokenIDs) - 1
 		}
 		if e.failed || e.abortAsked {
 			m.spoil(q, e.failed)
@@ -241,11 +269,25 @@ func (m *simulation) rows(q *infer.ScheduledSequence, e *entry) (r infer.Sequenc
 		}
 	}
 	if q.Sample {
-		// Read from memory, not from the tokens: a stale block gives a wrong token.
-		r.NewTokenIDs = []int32{int32(m.slot(q, end-1).hash % numTokens)}
-		r.Logprobs = []infer.TokenLogprobs{{Token: infer.TokenLogprob{TokenID: r.NewTokenIDs[0]}}}
+		m.verify(q, &r)
 	}
+	r.DraftTokenIDs = m.draft(q, r.NewTokenIDs, m.guess)
 	return r
+}
+
+// verify draws after the last token before the drafts, and goes on while the
+// drafts are what was drawn.
+func (m *simulation) verify(q *infer.ScheduledSequence, r *infer.SequenceResult) {
+	first := len(q.TokenIDs) - q.NumDraftTokens
+	for i := first; i <= len(q.TokenIDs); i++ {
+		// Read from memory, not from the tokens: a stale block gives a wrong token.
+		id := int32(m.slot(q, q.StartPos+i-1).hash % numTokens)
+		r.NewTokenIDs = append(r.NewTokenIDs, id)
+		r.Logprobs = append(r.Logprobs, infer.TokenLogprobs{Token: infer.TokenLogprob{TokenID: id}})
+		if i == len(q.TokenIDs) || q.TokenIDs[i] != id {
+			break
+		}
+	}
 }
 
 // output checks one output against the quiet run.
@@ -333,7 +375,16 @@ func (m *simulation) drain() {
 	require.Equal(m.t, m.numGenerated, st.NumGenerationTokens)
 	require.Equal(m.t, m.numPromptDone, st.NumPromptTokensDone)
 	require.Equal(m.t, m.numPreemptions, st.NumPreemptions)
+	perPos := 0
+	for i, n := range st.Speculation.NumAcceptedPerPos {
+		perPos += n
+		require.True(m.t, i == 0 || n <= st.Speculation.NumAcceptedPerPos[i-1])
+	}
+	require.Equal(m.t, st.Speculation.NumAcceptedTokens, perPos)
+	st.Speculation.NumAcceptedPerPos = nil
+	require.Equal(m.t, m.speculation, st.Speculation)
 	require.LessOrEqual(m.t, st.PrefixCacheHits, st.PrefixCacheQueries)
-	require.Equal(m.t, scheduler.Stats{}, m.s.Stats(), "idle, and nothing new since the last call")
+	none := scheduler.Stats{Speculation: scheduler.Speculation{NumAcceptedPerPos: make([]int, m.config.NumSpecTokens)}}
+	require.Equal(m.t, none, m.s.Stats(), "idle, and nothing new since the last call")
 	require.False(m.t, math.IsNaN(st.KVUsage))
 }

@@ -25,15 +25,18 @@ type Stats struct {
 	// readmitted, or barred from the cache by prompt_logprobs do not count.
 	PrefixCacheQueries int
 	PrefixCacheHits    int
+	Speculation        Speculation
 }
 
 // deltas are the counts of Stats.
 type deltas struct {
 	promptTokensDone, generationTokens, preemptions int
 	prefixCacheQueries, prefixCacheHits             int
+	speculation                                     Speculation
 }
 
-// Stats returns the state now, and what was counted since the last call.
+// Stats returns the state now, and what was counted since the last call. The
+// slice in Speculation is reused by the next one.
 func (s *Scheduler) Stats() Stats {
 	deferred := 0
 	for _, seq := range s.isolated {
@@ -42,7 +45,9 @@ func (s *Scheduler) Stats() Stats {
 		}
 	}
 	d := s.deltas
-	s.deltas = deltas{}
+	s.deltas = deltas{speculation: Speculation{NumAcceptedPerPos: s.spareCounts}}
+	clear(s.spareCounts)
+	s.spareCounts = d.speculation.NumAcceptedPerPos
 	return Stats{
 		NumRunning:          len(s.running),
 		NumWaiting:          s.waiting.len(),
@@ -53,6 +58,7 @@ func (s *Scheduler) Stats() Stats {
 		NumPreemptions:      d.preemptions,
 		PrefixCacheQueries:  d.prefixCacheQueries,
 		PrefixCacheHits:     d.prefixCacheHits,
+		Speculation:         d.speculation,
 	}
 }
 
@@ -103,7 +109,7 @@ func (s *Scheduler) checkSequence(seq *Sequence) error {
 		return fmt.Errorf("ended but not forgotten")
 	case !seq.running && (numBlocks > 0 || seq.numComputed > 0 || seq.numScheduled > 0):
 		return fmt.Errorf("waits with %d blocks, %d computed tokens, %d scheduled", numBlocks, seq.numComputed, seq.numScheduled)
-	case seq.numComputed >= len(seq.tokens) || seq.numScheduled > seq.remaining():
+	case seq.numComputed >= len(seq.tokens) || seq.numScheduled > seq.remaining()+seq.numDrafts:
 		return fmt.Errorf("computed %d and scheduled %d of %d tokens", seq.numComputed, seq.numScheduled, len(seq.tokens))
 	case numBlocks < s.cache.BlocksFor(seq.numComputed+seq.numScheduled):
 		return fmt.Errorf("%d blocks for %d tokens", numBlocks, seq.numComputed+seq.numScheduled)

@@ -173,6 +173,18 @@ func (c *Cache) Commit(t *Table, tokens []int32) {
 	}
 }
 
+// Truncate takes from t the blocks behind numTokens positions: those of rejected
+// draft tokens. What they hold was never committed.
+func (c *Cache) Truncate(t *Table, numTokens int) {
+	keep := c.BlocksFor(numTokens)
+	for i := len(t.blocks) - 1; i >= keep; i-- {
+		b := t.blocks[i]
+		c.blocks[b].refs--
+		c.free.push(c.blocks, b)
+	}
+	t.blocks = t.blocks[:min(keep, len(t.blocks))]
+}
+
 // Release empties t. Blocks that no other table lists become cached or free.
 func (c *Cache) Release(t *Table) {
 	// Last block first: a block is of use only if all before it are still
