@@ -23,4 +23,28 @@ type RequestMetrics struct {
 	QueueTimeMs        NullFloat
 	MeanITLMs          NullFloat
 	TokensPerSecond    NullFloat
+
+	SpeculativeDecoding *SpeculativeDecoding // nil = off, or not attributable to one sequence
+}
+
+// SpeculativeDecoding says how the draft tokens of one sequence fared. A step is
+// one verification of at least one draft token; the token that every
+// verification gives on top is not counted as accepted.
+type SpeculativeDecoding struct {
+	NumSpecTokens          int // most draft tokens per step, as configured
+	NumSpecSteps           int
+	NumDraftTokens         int
+	NumAcceptedDraftTokens int
+	// AcceptanceHistogram[j] counts the steps that accepted j draft tokens; its
+	// length is NumSpecTokens + 1.
+	AcceptanceHistogram []int
+	// HistogramByDraftLength[d][j] counts those of them that verified d; d from 0
+	// to NumSpecTokens, j from 0 to d. nil for a d that did not occur.
+	HistogramByDraftLength [][]int
+	MeanAcceptanceLength   float64 // tokens per step; 1 without steps
+	DraftAcceptanceRate    float64 // accepted / drafted; 0 without drafts
+
+	Detailed        bool  // the two arrays below were asked for
+	PerStepAccepted []int // in order
+	PerStepDrafted  []int
 }

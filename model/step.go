@@ -16,6 +16,7 @@ type step struct {
 	model   *Model
 	room    *room
 	sampler rowSampler
+	propose proposer // nil = no speculation
 
 	batch   compute.Batch
 	rows    []logitsRow   // rows of the batch whose logits are needed, in plan order
@@ -38,6 +39,7 @@ type logitsRow struct {
 	row    int32 // in the batch
 	seq    int32 // in the plan
 	target int32 // the prompt token to describe, or sampleRow
+	draft  int32 // of a row to sample: how many draft tokens come before the draw
 }
 
 // sampleRow as a target asks for a new token.
@@ -61,6 +63,11 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 	s.forward()
 	if err := s.readLogits(plan, res); err != nil {
 		return nil, err
+	}
+	if s.propose != nil {
+		if err := s.propose.propose(plan, res); err != nil {
+			return nil, fmt.Errorf("model: step %d: draft: %w", plan.StepID, err)
+		}
 	}
 	// Also when no logits were read: the plan's memory is in use until now.
 	if err := s.room.backend.Sync(); err != nil {
@@ -90,9 +97,9 @@ func (s *step) prepare(plan *infer.StepPlan, res *infer.StepResult) error {
 			res.Sequences[i].PromptLogprobs = make([]infer.TokenLogprobs, 0, n)
 		}
 		if p.Sample {
-			samples++
+			samples += 1 + p.NumDraftTokens
 			if p.Params.NumLogprobs >= 0 {
-				withLogprobs++
+				withLogprobs += 1 + p.NumDraftTokens
 			}
 		}
 	}
@@ -115,6 +122,9 @@ func (s *step) checkShare(p *infer.ScheduledSequence) error {
 		return fmt.Errorf("the plan has more than max_num_batched_tokens %d tokens", m.maxTokens)
 	case p.StartPos < 0 || end > m.sizes.maxModelLen:
 		return fmt.Errorf("sequence %d: positions %d to %d are outside the context of %d tokens", p.SeqID, p.StartPos, end-1, m.sizes.maxModelLen)
+	case p.NumDraftTokens < 0 || p.NumDraftTokens >= len(p.TokenIDs) || p.NumDraftTokens > len(p.OutputTokenIDs):
+		return fmt.Errorf("sequence %d: %d draft tokens among %d to be computed and %d of output",
+			p.SeqID, p.NumDraftTokens, len(p.TokenIDs), len(p.OutputTokenIDs))
 	case len(p.BlockTable) < blocksFor(end, kv.BlockSize):
 		return fmt.Errorf("sequence %d: %d blocks of %d tokens do not hold %d tokens", p.SeqID, len(p.BlockTable), kv.BlockSize, end)
 	}
@@ -164,15 +174,16 @@ func (s *step) addRows(p *infer.ScheduledSequence, seq int32) {
 	for i := range described {
 		s.need(logitsRow{row: int32(q.QueryStart + i), seq: seq, target: p.PromptTokenIDs[p.StartPos+i+1]})
 	}
-	last := q.QueryStart + q.QueryLen - 1
 	if p.Sample {
-		s.need(logitsRow{row: int32(last), seq: seq, target: sampleRow})
+		first := q.QueryStart + q.QueryLen - 1 - p.NumDraftTokens
+		for i := range p.NumDraftTokens + 1 {
+			s.need(logitsRow{row: int32(first + i), seq: seq, target: sampleRow, draft: int32(i)})
+		}
+		if described == 0 {
+			q.QueryStart, q.QueryLen = first, p.NumDraftTokens+1
+		}
 	}
-	switch {
-	case described > 0:
-		s.queries.Seqs = append(s.queries.Seqs, q)
-	case p.Sample:
-		q.QueryStart, q.QueryLen = last, 1
+	if described > 0 || p.Sample {
 		s.queries.Seqs = append(s.queries.Seqs, q)
 	}
 }
@@ -221,18 +232,24 @@ func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence
 		s.describe(r, logits, p, res)
 		return nil
 	}
+	if !stands(p, res, int(r.draft)) {
+		return nil
+	}
 	token, lp, sampleErr := s.sampler.Sample(sampling.Row{
-		Logits: logits, Params: p.Params, Prompt: p.PromptTokenIDs, Output: p.OutputTokenIDs,
+		Logits: logits, Params: p.Params, Prompt: p.PromptTokenIDs, Output: outputBefore(p, int(r.draft)),
 	})
 	if sampleErr != nil {
 		res.Err = sampleErr
 		return nil
 	}
+	// The rows of a sequence are read one after another, so what it drew lies together.
+	n := len(s.tokens) + 1
 	s.tokens = append(s.tokens, token)
-	res.NewTokenIDs = s.tokens[len(s.tokens)-1 : len(s.tokens) : len(s.tokens)]
+	res.NewTokenIDs = s.tokens[n-len(res.NewTokenIDs)-1 : n : n]
 	if p.Params.NumLogprobs >= 0 {
+		n = len(s.logprobs) + 1
 		s.logprobs = append(s.logprobs, lp)
-		res.Logprobs = s.logprobs[len(s.logprobs)-1 : len(s.logprobs) : len(s.logprobs)]
+		res.Logprobs = s.logprobs[n-len(res.Logprobs)-1 : n : n]
 	}
 	return nil
 }

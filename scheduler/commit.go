@@ -22,7 +22,11 @@ type Output struct {
 	// NumCachedTokens counts the prompt tokens that were found in the prefix
 	// cache when the sequence was selected first.
 	NumCachedTokens int
-	Err             error // with FinishError only
+	// NumDraftTokens counts the draft tokens that the step verified, and
+	// NumAcceptedTokens those of them that were drawn.
+	NumDraftTokens, NumAcceptedTokens int
+
+	Err error // with FinishError only
 }
 
 // Commit takes the result of the plan outstanding and decides who is finished:
@@ -87,6 +91,7 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 	seq.numPromptLogprobs += len(promptLogprobs)
 	out := s.advance(seq, res)
 	out.PromptLogprobs = promptLogprobs
+	out.NumDraftTokens, out.NumAcceptedTokens = numDrafts, accepted
 	return out
 }
 

@@ -33,9 +33,8 @@ type Scheduler struct {
 	// preempted: a sequence lost its blocks while this plan was made.
 	preempted bool
 
-	outputs     []Output // of the last Commit
-	deltas      deltas
-	spareCounts []int // the other Speculation.NumAcceptedPerPos: Stats swaps them
+	outputs []Output // of the last Commit
+	deltas  deltas
 }
 
 // Add hands a sequence over to the scheduler. An error means that it can never

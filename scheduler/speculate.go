@@ -69,7 +69,7 @@ func (q *Sequence) checkDrafts(res *infer.SequenceResult) error {
 	return nil
 }
 
-// settleDrafts books a verification and adapts how far ahead the sequence's next
+// settleDrafts adapts after a verification how far ahead the sequence's next
 // drafts reach: where guesses fail, long ones are wasted work.
 func (s *Scheduler) settleDrafts(seq *Sequence, accepted int) {
 	drafted := seq.numDrafts
@@ -77,7 +77,6 @@ func (s *Scheduler) settleDrafts(seq *Sequence, accepted int) {
 	if drafted == 0 {
 		return
 	}
-	s.deltas.speculation.add(drafted, accepted)
 	if accepted == drafted {
 		seq.draftLen = min(max(2*drafted, seq.draftLen), s.config.NumSpecTokens)
 	} else {
@@ -93,21 +92,4 @@ func (s *Scheduler) keepDrafts(seq *Sequence, proposed []int32) {
 	}
 	seq.drafts = proposed
 	s.cache.Truncate(&seq.table, seq.numComputed)
-}
-
-// Speculation counts verified draft tokens.
-type Speculation struct {
-	NumDrafts         int   // verifications: steps of one sequence with at least one draft token
-	NumDraftTokens    int   // draft tokens verified
-	NumAcceptedTokens int   // of those, accepted
-	NumAcceptedPerPos []int // by place in the draft, from 0; its length is Config.NumSpecTokens
-}
-
-func (c *Speculation) add(drafted, accepted int) {
-	c.NumDrafts++
-	c.NumDraftTokens += drafted
-	c.NumAcceptedTokens += accepted
-	for i := range accepted {
-		c.NumAcceptedPerPos[i]++
-	}
 }

@@ -25,18 +25,15 @@ type Stats struct {
 	// readmitted, or barred from the cache by prompt_logprobs do not count.
 	PrefixCacheQueries int
 	PrefixCacheHits    int
-	Speculation        Speculation
 }
 
 // deltas are the counts of Stats.
 type deltas struct {
 	promptTokensDone, generationTokens, preemptions int
 	prefixCacheQueries, prefixCacheHits             int
-	speculation                                     Speculation
 }
 
-// Stats returns the state now, and what was counted since the last call. The
-// slice in Speculation is reused by the next one.
+// Stats returns the state now, and what was counted since the last call.
 func (s *Scheduler) Stats() Stats {
 	deferred := 0
 	for _, seq := range s.isolated {
@@ -45,9 +42,7 @@ func (s *Scheduler) Stats() Stats {
 		}
 	}
 	d := s.deltas
-	s.deltas = deltas{speculation: Speculation{NumAcceptedPerPos: s.spareCounts}}
-	clear(s.spareCounts)
-	s.spareCounts = d.speculation.NumAcceptedPerPos
+	s.deltas = deltas{}
 	return Stats{
 		NumRunning:          len(s.running),
 		NumWaiting:          s.waiting.len(),
@@ -58,7 +53,6 @@ func (s *Scheduler) Stats() Stats {
 		NumPreemptions:      d.preemptions,
 		PrefixCacheQueries:  d.prefixCacheQueries,
 		PrefixCacheHits:     d.prefixCacheHits,
-		Speculation:         d.speculation,
 	}
 }
 
