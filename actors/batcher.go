@@ -357,9 +357,13 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 		Stamps:          e.stamps,
 		NumCachedTokens: out.NumCachedTokens,
 		NumPreemptions:  out.Seq.NumPreemptions(),
-		FinishReason:    out.FinishReason,
-		StopReason:      out.StopReason,
-		Err:             infer.AsError(out.Err),
+
+		NumDraftTokens:    out.NumDraftTokens,
+		NumAcceptedTokens: out.NumAcceptedTokens,
+
+		FinishReason: out.FinishReason,
+		StopReason:   out.StopReason,
+		Err:          infer.AsError(out.Err),
 	}
 	if out.FinishReason != infer.FinishNone {
 		delete(b.sequences, e.id)

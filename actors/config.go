@@ -47,7 +47,8 @@ type Config struct {
 	DataParallelSize int
 
 	Metrics           []*metrics.Engine // by batcher; nil = no series (--disable-log-stats)
-	PerRequestMetrics bool              // Final.Metrics is filled where attributable
+	PerRequestMetrics bool              // Final.Metrics has the times where attributable
+	SpecLevel         metrics.SpecLevel // what Final.Metrics has of speculative decoding
 	Clock             func() int64      // nanoseconds, monotonic, > 0; nil = infer.Now
 	Logger            *slog.Logger      // nil = nothing is logged
 

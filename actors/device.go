@@ -53,13 +53,15 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 		runner = &faultyRunner{Runner: runner, faults: c.faults, batcher: batcher, abandoned: make(chan struct{})}
 	}
 	config := c.Scheduler
-	config.NumBlocks, config.BlockSize = runner.Spec().NumBlocks, runner.Spec().BlockSize
+	spec := runner.Spec()
+	config.NumBlocks, config.BlockSize = spec.NumBlocks, spec.BlockSize
+	config.NumSpecTokens, config.NumLookaheadSlots = spec.NumSpecTokens, spec.NumLookaheadSlots
 	sched, err := scheduler.New(config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
 	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), run: func(f func()) { f() }, clock: c.Clock,
-		vocabSize: runner.Spec().VocabSize, idle: make(chan struct{}, 1)}
+		vocabSize: spec.VocabSize, idle: make(chan struct{}, 1)}
 	if c.StepTimeout > 0 { // a Launch that hangs must not take the batcher with it
 		d.launcher = newLauncher()
 		d.run = d.launcher.run
@@ -118,23 +120,29 @@ func checkResult(plan *infer.StepPlan, result *infer.StepResult, vocabSize int) 
 
 // checkSequence does so for one sequence.
 func checkSequence(seq *infer.ScheduledSequence, res *infer.SequenceResult, vocabSize int) error {
-	want, wantLogprobs, wantPromptLogprobs := 0, 0, 0
+	low, high, wantLogprobs, wantPromptLogprobs := 0, 0, 0, 0
 	if seq.Sample {
-		want = 1
+		low, high = 1, 1+seq.NumDraftTokens
 		if seq.Params.NumLogprobs >= 0 {
-			wantLogprobs = 1
+			wantLogprobs = len(res.NewTokenIDs)
 		}
 	}
 	if seq.Params.NumPromptLogprobs >= 0 {
 		wantPromptLogprobs = max(min(len(seq.TokenIDs), len(seq.PromptTokenIDs)-1-seq.StartPos), 0)
 	}
-	if len(res.NewTokenIDs) != want || len(res.Logprobs) != wantLogprobs || len(res.PromptLogprobs) != wantPromptLogprobs {
-		return fmt.Errorf("the runner gave %d tokens, %d logprobs and %d of the prompt, wanted %d, %d and %d",
-			len(res.NewTokenIDs), len(res.Logprobs), len(res.PromptLogprobs), want, wantLogprobs, wantPromptLogprobs)
+	n := len(res.NewTokenIDs)
+	if n < low || n > high || len(res.Logprobs) != wantLogprobs || len(res.PromptLogprobs) != wantPromptLogprobs {
+		return fmt.Errorf("the runner gave %d tokens, %d logprobs and %d of the prompt, wanted %d to %d, %d and %d",
+			n, len(res.Logprobs), len(res.PromptLogprobs), low, high, wantLogprobs, wantPromptLogprobs)
 	}
-	for _, id := range res.NewTokenIDs {
-		if id < 0 || int(id) >= vocabSize {
-			return fmt.Errorf("the runner gave token %d, the vocabulary has %d", id, vocabSize)
+	if len(res.DraftTokenIDs) > seq.NumProposals {
+		return fmt.Errorf("the runner proposed %d tokens, wanted up to %d", len(res.DraftTokenIDs), seq.NumProposals)
+	}
+	for _, ids := range [][]int32{res.NewTokenIDs, res.DraftTokenIDs} {
+		for _, id := range ids {
+			if id < 0 || int(id) >= vocabSize {
+				return fmt.Errorf("the runner gave token %d, the vocabulary has %d", id, vocabSize)
+			}
 		}
 	}
 	if err := checkLogprobs(res.Logprobs, vocabSize); err != nil {

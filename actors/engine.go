@@ -44,6 +44,7 @@ func NewEngine(c Config) (*Engine, error) {
 		e.fitContext(slot.device.runner.Spec())
 	}
 	e.env = newEnvironment(&e.config, newSystem(c.Logger))
+	e.env.numSpecTokens = slots[0].device.runner.Spec().NumSpecTokens
 	e.supervisor = e.env.root.Copy().WithGuardian(e.env.strategy).SpawnPrefix(
 		actor.PropsFromProducer(func() actor.Actor {
 			return &SupervisorActor{env: e.env, config: &e.config, slots: slots, closed: e.closed}

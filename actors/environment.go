@@ -44,6 +44,8 @@ type environment struct {
 	health    *atomic.Int32
 
 	perRequestMetrics bool
+	specLevel         metrics.SpecLevel
+	numSpecTokens     int // most draft tokens of a step; 0 = no speculation
 	streamInterval    int
 	stepTimeout       time.Duration // 0 = none
 	recoveryTimeout   time.Duration
@@ -69,6 +71,7 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		registry:          newRegistry(),
 		health:            new(atomic.Int32),
 		perRequestMetrics: c.PerRequestMetrics,
+		specLevel:         c.SpecLevel,
 		streamInterval:    c.StreamInterval,
 		stepTimeout:       c.StepTimeout,
 		recoveryTimeout:   c.RecoveryTimeout,

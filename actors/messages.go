@@ -62,6 +62,8 @@ type SequenceOutput struct {
 	Stamps          infer.Stamps
 	NumCachedTokens int
 	NumPreemptions  int
+	// NumDraftTokens were verified by the step, NumAcceptedTokens of them drawn.
+	NumDraftTokens, NumAcceptedTokens int
 	// FinishReason other than FinishNone makes the output terminal: the batcher
 	// has forgotten the sequence.
 	FinishReason infer.FinishReason
@@ -108,7 +110,8 @@ type SequenceFinished struct {
 	NumCachedTokens int
 	NumRecoveries   int // batchers that died under it
 	Stamps          infer.Stamps
-	Err             *infer.Error // with FinishError
+	Speculation     *infer.SpeculativeDecoding // nil = not recorded
+	Err             *infer.Error               // with FinishError
 }
 
 // Cancel gives up. To a request: from Stream.Cancel, or from a sequence whose

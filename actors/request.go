@@ -182,11 +182,24 @@ func (r *RequestActor) final() *infer.Final {
 	if final.Err == nil {
 		final.Err = cancelError(r.cancelled)
 	}
-	if r.env.perRequestMetrics && len(r.choices) == 1 && final.Err == nil {
-		m := metrics.PerRequest(r.choices[0].Stamps, r.choices[0].NumTokens)
-		final.Metrics = &m
+	if len(r.choices) == 1 && final.Err == nil {
+		final.Metrics = r.attributable(&r.choices[0])
 	}
 	return final
+}
+
+// attributable returns what is reported of a request that is one sequence: times
+// and speculation, each if it is on; nil if neither is.
+func (r *RequestActor) attributable(choice *SequenceFinished) *infer.RequestMetrics {
+	if !r.env.perRequestMetrics && choice.Speculation == nil {
+		return nil
+	}
+	var m infer.RequestMetrics
+	if r.env.perRequestMetrics {
+		m = metrics.PerRequest(choice.Stamps, choice.NumTokens)
+	}
+	m.SpeculativeDecoding = choice.Speculation
+	return &m
 }
 
 // usage counts each prompt once. Its cached tokens are those that no choice had

@@ -43,6 +43,7 @@ type SequenceActor struct {
 	numPreemptions int          // by batchers that died; the present one's come on top
 	preemptions    int          // the present batcher's
 
+	speculation    *metrics.SpecRecorder // nil = off
 	transcript     *transcript
 	promptLogprobs []infer.TokenLogprobs // of positions 1 …
 	sentPrompt     bool
@@ -53,7 +54,8 @@ func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceAct
 	s := &SequenceActor{
 		env: env, request: j.request, spec: spec, stream: j.stream,
 		batcher: spec.batcher, metrics: env.metrics(0),
-		transcript: newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
+		speculation: metrics.NewSpecRecorder(env.specLevel, env.numSpecTokens),
+		transcript:  newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
 	}
 	if s.batcher == nil {
 		s.batcher = &BatcherReady{}
@@ -227,6 +229,10 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 			s.spec.id, len(s.tokenIDs), len(m.NewTokenIDs), m.NumOutputTokens))
 	}
 	s.promptLogprobs = append(s.promptLogprobs, m.PromptLogprobs...)
+	if m.NumDraftTokens > 0 {
+		s.speculation.Observe(m.NumDraftTokens, m.NumAcceptedTokens)
+		s.metrics.ObserveDrafts(m.NumDraftTokens, m.NumAcceptedTokens)
+	}
 	last := s.stamps.LastToken
 	s.note(m)
 	n := s.transcript.add(m)
@@ -300,7 +306,8 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
-		NumCachedTokens: s.numCached, NumRecoveries: s.recoveries, Stamps: s.stamps, Err: err,
+		NumCachedTokens: s.numCached, NumRecoveries: s.recoveries, Stamps: s.stamps,
+		Speculation: s.speculation.Result(), Err: err,
 	})
 	if s.owed {
 		c.Send(s.batcher.PID, &AbortSequence{SeqID: s.spec.id})

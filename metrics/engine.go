@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,6 +15,9 @@ type EngineOptions struct {
 	ModelName   string // label model_name: the first served name
 	Engine      string // label engine: the index, "0" for a single engine
 	MaxModelLen int    // token histograms have buckets up to it
+	// NumSpecTokens is the most draft tokens of a step; 0 leaves the series of
+	// speculative decoding out, as vLLM does.
+	NumSpecTokens int
 	// CacheInfo becomes the labels of vllm:cache_config_info; nil leaves the series out.
 	CacheInfo map[string]string
 }
@@ -27,6 +31,13 @@ type Engine struct {
 	requests requestSeries
 	faults   faultSeries
 	recent   recent // what the log line reports
+
+	speculation speculationSeries // empty without speculation
+}
+
+type speculationSeries struct {
+	drafts, draftTokens, accepted prometheus.Counter
+	acceptedPerPos                []prometheus.Counter // by place in the draft
 }
 
 type stateSeries struct {
@@ -84,6 +95,10 @@ func NewEngine(reg prometheus.Registerer, o EngineOptions) *Engine {
 		latency:  newLatencySeries(f),
 		requests: newRequestSeries(f, tokenBuckets(o.MaxModelLen)),
 		faults:   newFaultSeries(f),
+	}
+	if o.NumSpecTokens > 0 {
+		e.speculation = newSpeculationSeries(f, o.NumSpecTokens)
+		e.recent.acceptedPerPos = make([]atomic.Int64, o.NumSpecTokens)
 	}
 	if o.CacheInfo != nil {
 		labels := prometheus.Labels(maps.Clone(o.CacheInfo))
@@ -166,6 +181,20 @@ func newRequestSeries(f factory, tokens []float64) requestSeries {
 		s.finished[reasons[i]] = c
 	}
 	return s
+}
+
+func newSpeculationSeries(f factory, numSpecTokens int) speculationSeries {
+	positions := make([]string, numSpecTokens)
+	for i := range positions {
+		positions[i] = strconv.Itoa(i)
+	}
+	return speculationSeries{
+		drafts:      f.counter("vllm:spec_decode_num_drafts_total", "Number of spec decoding drafts."),
+		draftTokens: f.counter("vllm:spec_decode_num_draft_tokens_total", "Number of draft tokens."),
+		accepted:    f.counter("vllm:spec_decode_num_accepted_tokens_total", "Number of accepted tokens."),
+		acceptedPerPos: f.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens per draft position.",
+			"position", positions),
+	}
 }
 
 func newFaultSeries(f factory) faultSeries {

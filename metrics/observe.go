@@ -70,6 +70,23 @@ func (e *Engine) ObserveGenerationTokens(n int) {
 	e.recent.generationTokens.Add(int64(n))
 }
 
+// ObserveDrafts counts a verification of draft tokens that counts for its
+// request. Engines without speculation have no series for it.
+func (e *Engine) ObserveDrafts(drafted, accepted int) {
+	if e == nil || len(e.speculation.acceptedPerPos) < drafted {
+		return
+	}
+	e.speculation.drafts.Inc()
+	e.speculation.draftTokens.Add(float64(drafted))
+	e.speculation.accepted.Add(float64(accepted))
+	e.recent.drafts.Add(1)
+	e.recent.draftTokens.Add(int64(drafted))
+	for i := range accepted {
+		e.speculation.acceptedPerPos[i].Inc()
+		e.recent.acceptedPerPos[i].Add(1)
+	}
+}
+
 // ObserveFirstToken records the nanoseconds from a request's arrival to the
 // receipt of a sequence's first token.
 func (e *Engine) ObserveFirstToken(sinceArrival int64) {

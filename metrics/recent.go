@@ -17,6 +17,9 @@ type recent struct {
 	running, waiting, deferred     atomic.Int64
 	kvUsage                        atomic.Uint64 // float64 bits
 
+	drafts, draftTokens atomic.Int64   // since start
+	acceptedPerPos      []atomic.Int64 // since start, by place in the draft
+
 	ring          [hitWindow]lookup // the writer's own
 	next          int               // the writer's own: oldest entry of ring
 	queries, hits atomic.Int64      // sums over ring

@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -82,4 +84,43 @@ func (r *SpecRecorder) Result() *infer.SpeculativeDecoding {
 		c.DraftAcceptanceRate = float64(c.NumAcceptedDraftTokens) / float64(c.NumDraftTokens)
 	}
 	return c
+}
+
+// specWindow is what was drafted and accepted, since start or between two lines of
+// the log.
+type specWindow struct {
+	drafts, draftTokens int64
+	acceptedPerPos      []int64
+}
+
+func readSpecWindow(r *recent) specWindow {
+	w := specWindow{drafts: r.drafts.Load(), draftTokens: r.draftTokens.Load(), acceptedPerPos: make([]int64, len(r.acceptedPerPos))}
+	for i := range w.acceptedPerPos {
+		w.acceptedPerPos[i] = r.acceptedPerPos[i].Load()
+	}
+	return w
+}
+
+// since returns what came after before.
+func (w specWindow) since(before specWindow) specWindow {
+	d := specWindow{drafts: w.drafts - before.drafts, draftTokens: w.draftTokens - before.draftTokens,
+		acceptedPerPos: slices.Clone(w.acceptedPerPos)}
+	for i := range d.acceptedPerPos {
+		d.acceptedPerPos[i] -= before.acceptedPerPos[i]
+	}
+	return d
+}
+
+// line words a window as vLLM's log does; drafts must not be 0.
+func (w specWindow) line(seconds float64) string {
+	accepted := int64(0)
+	rates := make([]string, len(w.acceptedPerPos))
+	for i, n := range w.acceptedPerPos {
+		accepted += n
+		rates[i] = fmt.Sprintf("%.3f", float64(n)/float64(w.drafts))
+	}
+	return fmt.Sprintf("SpecDecoding metrics: Mean acceptance length: %.2f, Accepted throughput: %.2f tokens/s, Drafted throughput: %.2f tokens/s, "+
+		"Accepted: %d tokens, Drafted: %d tokens, Per-position acceptance rate: %s, Avg Draft acceptance rate: %.1f%%",
+		1+float64(accepted)/float64(w.drafts), rate(accepted, seconds), rate(w.draftTokens, seconds),
+		accepted, w.draftTokens, strings.Join(rates, ", "), 100*float64(accepted)/float64(max(w.draftTokens, 1)))
 }

@@ -34,6 +34,7 @@ type StatsLogger struct {
 type window struct {
 	at                                          int64
 	promptTokens, generationTokens, preemptions int64
+	speculation                                 specWindow
 }
 
 // StartStatsLogger starts the goroutine that logs. Stop ends it.
@@ -84,12 +85,16 @@ func (l *StatsLogger) tick() {
 	prompt := rate(now.promptTokens-l.last.promptTokens, elapsed)
 	generation := rate(now.generationTokens-l.last.generationTokens, elapsed)
 	preemptions := now.preemptions - l.last.preemptions
+	drafted := now.speculation.since(l.last.speculation)
 	l.last = now
 	idle := prompt == 0 && generation == 0
 	silent := idle && l.wasIdle
 	l.wasIdle = idle
 	if !silent {
 		l.o.Log(l.line(prompt, generation, preemptions))
+	}
+	if drafted.drafts > 0 {
+		l.o.Log(drafted.line(elapsed))
 	}
 }
 
@@ -100,6 +105,7 @@ func (l *StatsLogger) read() window {
 		promptTokens:     r.promptTokens.Load(),
 		generationTokens: r.generationTokens.Load(),
 		preemptions:      r.preemptions.Load(),
+		speculation:      readSpecWindow(r),
 	}
 }
 

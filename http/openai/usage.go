@@ -64,5 +64,48 @@ func AppendMetrics(dst []byte, m *infer.RequestMetrics) []byte {
 	dst = appendNullFloat(dst, m.MeanITLMs)
 	dst = append(dst, `,"tokens_per_second":`...)
 	dst = appendNullFloat(dst, m.TokensPerSecond)
+	if m.SpeculativeDecoding != nil {
+		dst = appendSpeculativeDecoding(append(dst, `,"speculative_decoding":`...), m.SpeculativeDecoding)
+	}
 	return append(dst, '}')
+}
+
+// appendSpeculativeDecoding appends the object of spec/per-request-metrics.md §7.
+func appendSpeculativeDecoding(dst []byte, s *infer.SpeculativeDecoding) []byte {
+	dst = appendInt(append(dst, `{"num_spec_tokens":`...), s.NumSpecTokens)
+	dst = appendInt(append(dst, `,"num_spec_steps":`...), s.NumSpecSteps)
+	dst = appendInt(append(dst, `,"num_draft_tokens":`...), s.NumDraftTokens)
+	dst = appendInt(append(dst, `,"num_accepted_draft_tokens":`...), s.NumAcceptedDraftTokens)
+	dst = appendFloat(append(dst, `,"mean_acceptance_length":`...), s.MeanAcceptanceLength, 64)
+	dst = appendFloat(append(dst, `,"draft_acceptance_rate":`...), s.DraftAcceptanceRate, 64)
+	dst = appendInts(append(dst, `,"acceptance_histogram":`...), s.AcceptanceHistogram)
+	dst = append(dst, `,"acceptance_histogram_by_draft_length":{`...)
+	first := true
+	for length, counts := range s.HistogramByDraftLength {
+		if counts == nil {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = appendInts(append(appendInt(append(dst, '"'), length), `":`...), counts)
+	}
+	dst = append(dst, '}')
+	if s.Detailed && s.NumSpecSteps > 0 {
+		dst = appendInts(append(dst, `,"per_step_accepted":`...), s.PerStepAccepted)
+		dst = appendInts(append(dst, `,"per_step_drafted":`...), s.PerStepDrafted)
+	}
+	return append(dst, '}')
+}
+
+func appendInts(dst []byte, values []int) []byte {
+	dst = append(dst, '[')
+	for i, v := range values {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendInt(dst, v)
+	}
+	return append(dst, ']')
 }
