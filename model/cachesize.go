@@ -35,6 +35,10 @@ func resolveSizes(c *Config, o *Options, dtype compute.DType, available int64) (
 		BlockSize: o.BlockSize, NumBlocks: 1, DType: dtype,
 	}}
 	blockBytes := s.kv.Bytes()
+	if o.draftKV.NumLayers > 0 {
+		o.draftKV.BlockSize, o.draftKV.NumBlocks, o.draftKV.DType = o.BlockSize, 1, dtype
+		blockBytes += o.draftKV.Bytes()
+	}
 	longest := c.MaxPositionEmbeddings
 	if o.MaxModelLen > 0 {
 		longest = o.MaxModelLen

@@ -36,8 +36,12 @@ type Options struct {
 	// GenerationConfig is auto (the folder's own file), vllm (no sampling
 	// defaults from the model) or the path of another folder.
 	GenerationConfig string
+	// Speculation, if set, makes runners propose draft tokens.
+	Speculation *Speculation
 	// Progress, if set, is called from Load with bytes of weights read.
 	Progress func(done, total int64)
+
+	draftKV compute.KVSpec // of the draft model; NumLayers 0 = none
 }
 
 // Model is a loaded model: weights in the backend's memory, and what its config
@@ -49,7 +53,9 @@ type Model struct {
 	dtype         compute.DType
 	numParameters int64
 	sizes         sizes
-	maxTokens     int // tokens in one step
+	maxTokens     int          // tokens in one step
+	speculation   *Speculation // nil = off
+	draft         *Model       // nil without a draft model
 
 	newSampler func() rowSampler // one per runner
 
@@ -65,7 +71,7 @@ func Load(f *Folder, o Options) (*Model, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	m := &Model{backend: o.Backend, maxTokens: o.MaxNumBatchedTokens}
+	m := &Model{backend: o.Backend, maxTokens: o.MaxNumBatchedTokens, speculation: o.Speculation}
 	if err := m.readConfigs(f, &o); err != nil {
 		return nil, err
 	}
@@ -77,7 +83,7 @@ func Load(f *Folder, o Options) (*Model, error) {
 	if m.rope, err = m.backend.NewRope(m.config.ropeTable(m.sizes.maxModelLen)); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return m, m.loadDraft(&o)
 }
 
 func (m *Model) readConfigs(f *Folder, o *Options) error {
@@ -92,8 +98,10 @@ func (m *Model) readConfigs(f *Folder, o *Options) error {
 		return infer.Errorf(infer.CodeInvalid, "max_model_len",
 			"--max-model-len is %d, but the model's max_position_embeddings is %d", o.MaxModelLen, limit)
 	}
-	m.generation, err = loadGeneration(f, o.GenerationConfig, &m.config)
-	return err
+	if m.generation, err = loadGeneration(f, o.GenerationConfig, &m.config); err != nil {
+		return err
+	}
+	return m.readDraftConfig(o)
 }
 
 func (m *Model) readWeights(f *Folder, o *Options) (err error) {
@@ -146,7 +154,11 @@ func (m *Model) NewRunner() (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRunner(m, own), nil
+	p, err := m.newProposer(own)
+	if err != nil {
+		return nil, errors.Join(err, own.close())
+	}
+	return newRunner(m, own, p), nil
 }
 
 // Config returns the architecture.
@@ -174,6 +186,7 @@ func (m *Model) Spec() infer.RunnerSpec {
 	return infer.RunnerSpec{
 		NumBlocks: m.sizes.kv.NumBlocks, BlockSize: m.sizes.kv.BlockSize,
 		VocabSize: m.config.VocabSize, MaxModelLen: m.sizes.maxModelLen,
+		NumSpecTokens: m.numSpecTokens(), NumLookaheadSlots: m.numLookaheadSlots(),
 		Device: m.backend.Describe(), DType: m.dtype.String(),
 	}
 }

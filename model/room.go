@@ -20,14 +20,22 @@ func (m *Model) newRoom() (*room, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &room{backend: backend}
-	if err = r.makeActivations(&m.config, m.maxTokens); err == nil {
-		r.kv, err = backend.NewKVCache(m.sizes.kv)
-	}
+	r, err := m.furnish(backend)
 	if err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, errors.Join(err, backend.Close())
 	}
 	return r, nil
+}
+
+// furnish makes the buffers and the cache on a backend that may have others'.
+func (m *Model) furnish(backend compute.Backend) (*room, error) {
+	r := &room{backend: backend}
+	if err := r.makeActivations(&m.config, m.maxTokens); err != nil {
+		return nil, err
+	}
+	var err error
+	r.kv, err = backend.NewKVCache(m.sizes.kv)
+	return r, err
 }
 
 // close gives everything back: the backend frees what it made.

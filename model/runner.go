@@ -32,9 +32,9 @@ var (
 	errBusy   = errors.New("model: a step is in flight already")
 )
 
-func newRunner(m *Model, own *room) *Runner {
+func newRunner(m *Model, own *room, p proposer) *Runner {
 	r := &Runner{spec: m.Spec(), jobs: make(chan job, 1), done: make(chan struct{})}
-	go r.loop(&step{model: m, room: own, sampler: m.newSampler()})
+	go r.loop(&step{pass: pass{model: m, room: own}, sampler: m.newSampler(), proposer: p})
 	return r
 }
 

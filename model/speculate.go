@@ -1,6 +1,12 @@
 package model
 
-import "github.com/troupe-llm/troupe/infer"
+import (
+	"fmt"
+
+	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/sampling"
+)
 
 // Speculative decoding: a proposer guesses draft tokens that the next step
 // verifies, all of them in one pass of the model. A draft is accepted if it is the
@@ -20,6 +26,88 @@ import "github.com/troupe-llm/troupe/infer"
 // DraftTokenIDs of the results, whose memory is the receiver's afterwards.
 type proposer interface {
 	propose(plan *infer.StepPlan, res *infer.StepResult) error
+}
+
+// Speculation says what proposes draft tokens: the draft model, or else n-grams
+// that occurred before.
+type Speculation struct {
+	NumTokens int // most draft tokens of a sequence and step; >= 1
+	// Draft is the folder of a model with the same tokenizer; nil = n-grams.
+	Draft *Folder
+	// LookupMin and LookupMax are how many of the last tokens must occur before,
+	// at least, and are compared, at most; n-grams only.
+	LookupMin, LookupMax int
+}
+
+// readDraftConfig looks at the draft model before any weight is loaded.
+func (m *Model) readDraftConfig(o *Options) error {
+	if o.Speculation == nil || o.Speculation.Draft == nil {
+		return nil
+	}
+	f := o.Speculation.Draft
+	b, err := f.File("config.json")
+	if err != nil {
+		return unreadable(f, "config.json", err)
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return err
+	}
+	if c.VocabSize != m.config.VocabSize {
+		return infer.Errorf(infer.CodeInvalid, "speculative_config",
+			"the draft model has a vocabulary of %d tokens, the model one of %d: they must have the same tokenizer", c.VocabSize, m.config.VocabSize)
+	}
+	o.draftKV = compute.KVSpec{NumLayers: c.NumLayers, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim}
+	return nil
+}
+
+// loadDraft loads the draft model for caches of the same blocks as the target's.
+func (m *Model) loadDraft(o *Options) (err error) {
+	if o.draftKV.NumLayers == 0 {
+		return nil
+	}
+	m.draft, err = Load(o.Speculation.Draft, Options{
+		Backend: o.Backend, DType: o.DType, KVCacheDType: o.KVCacheDType,
+		MaxModelLen: m.sizes.maxModelLen, BlockSize: m.sizes.kv.BlockSize, NumBlocksOverride: m.sizes.kv.NumBlocks,
+		// A pass computes what the target computed and a token more per sequence.
+		MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens + o.MaxNumSeqs,
+		GenerationConfig: "vllm",
+	})
+	if err != nil {
+		return fmt.Errorf("draft model: %w", err)
+	}
+	return nil
+}
+
+// newProposer returns what a runner guesses with, nil without speculation. A draft
+// model computes with the runner's threads, and its memory goes with the runner's.
+func (m *Model) newProposer(own *room) (proposer, error) {
+	switch {
+	case m.speculation == nil:
+		return nil, nil
+	case m.draft == nil:
+		return &ngramProposer{min: m.speculation.LookupMin, max: m.speculation.LookupMax}, nil
+	}
+	r, err := m.draft.furnish(own.backend)
+	if err != nil {
+		return nil, err
+	}
+	return &draftProposer{pass: &draftPass{pass: pass{model: m.draft, room: r}}, sampler: sampling.NewSampler(m.config.VocabSize)}, nil
+}
+
+func (m *Model) numSpecTokens() int {
+	if m.speculation == nil {
+		return 0
+	}
+	return m.speculation.NumTokens
+}
+
+// numLookaheadSlots returns how far beyond a step's tokens a draft model writes.
+func (m *Model) numLookaheadSlots() int {
+	if m.draft == nil {
+		return 0
+	}
+	return m.speculation.NumTokens
 }
 
 // outputBefore returns the output in front of the draw after numDrafts drafts.

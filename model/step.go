@@ -13,15 +13,12 @@ import (
 // step executes plans one after another with memory that is reused. It belongs
 // to the runner's goroutine.
 type step struct {
-	model   *Model
-	room    *room
-	sampler rowSampler
-	propose proposer // nil = no speculation
+	pass
+	sampler  rowSampler
+	proposer proposer // nil = no speculation
 
-	batch   compute.Batch
-	rows    []logitsRow   // rows of the batch whose logits are needed, in plan order
-	ids     []int32       // their numbers, parallel to rows
-	queries compute.Batch // the batch with only those parts of sequences that hold rows
+	rows []logitsRow // rows of the batch whose logits are needed, in plan order
+	ids  []int32     // their numbers, parallel to rows
 
 	// Where this step's results go; the receiver of the result owns them.
 	tokens   []int32               // backing of all NewTokenIDs
@@ -64,8 +61,8 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 	if err := s.readLogits(plan, res); err != nil {
 		return nil, err
 	}
-	if s.propose != nil {
-		if err := s.propose.propose(plan, res); err != nil {
+	if s.proposer != nil {
+		if err := s.proposer.propose(plan, res); err != nil {
 			return nil, fmt.Errorf("model: step %d: draft: %w", plan.StepID, err)
 		}
 	}

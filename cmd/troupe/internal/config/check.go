@@ -30,10 +30,11 @@ func (s *Serve) checkMetrics() error {
 	if s.Metrics.EnablePerRequestMetrics && s.Metrics.DisableLogStats {
 		return errors.New("--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
 	}
-	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && s.Model.SpeculativeConfig.IsEmpty() {
+	speculation, err := s.Speculation()
+	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && speculation == nil && err == nil {
 		return fmt.Errorf("--per-request-spec-decode-metrics %s requires speculative decoding: set --speculative-config", level)
 	}
-	return nil
+	return err
 }
 
 func (s *Serve) checkRefused() error {
@@ -49,9 +50,6 @@ func (s *Serve) checkTools() error {
 	}
 	if s.Chat.ToolCallParser != "" {
 		return fmt.Errorf("--tool-call-parser %s is not supported: %s", s.Chat.ToolCallParser, noteLater)
-	}
-	if !s.Model.SpeculativeConfig.IsEmpty() {
-		return fmt.Errorf("--speculative-config is not supported: %s", noteLater)
 	}
 	return nil
 }

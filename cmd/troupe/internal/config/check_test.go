@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 		{"--per-request-spec-decode-metrics none", ""},
 		{"--per-request-spec-decode-metrics summary", "--per-request-spec-decode-metrics summary requires speculative decoding: set --speculative-config"},
 		{"--per-request-spec-decode-metrics detailed --speculative-config {}", "requires speculative decoding"},
-		{`--per-request-spec-decode-metrics detailed --disable-log-stats --speculative-config {"method":"ngram"}`, "--speculative-config is not supported"},
+		{`--per-request-spec-decode-metrics detailed --disable-log-stats --speculative-config {"method":"ngram"}`, ""},
 		{"--enable-auto-tool-choice", "--enable-auto-tool-choice requires --tool-call-parser"},
 		{"--enable-auto-tool-choice --tool-call-parser hermes", "--tool-call-parser hermes is not supported"},
 		{"--enable-log-outputs", "--enable-log-outputs requires --enable-log-requests"},

@@ -119,9 +119,6 @@ var foreignFlags = []foreign{
 	{name: "num-scheduler-steps", arity: takesValue, note: noteRemoved},
 	{name: "disable-log-requests", note: "requests are logged with --enable-log-requests only"},
 
-	{name: "spec-method", arity: takesValue, refuse: true, note: noteLater},
-	{name: "spec-model", arity: takesValue, refuse: true, note: noteLater},
-	{name: "spec-tokens", arity: takesValue, refuse: true, note: noteLater},
 	{name: "structured-outputs-config", arity: takesValue, accept: []string{"{}", `{"backend":"auto"}`}, refuse: true, note: noteLater},
 	{name: "enable-lora", refuse: true, note: noteLater},
 	{name: "lora-modules", arity: takesList, refuse: true, note: noteLater},

@@ -99,7 +99,10 @@ type ModelFlags struct {
 	MaxLogprobs              int            `default:"20" help:"Most alternatives per token that a request may ask for; -1 = no cap."`
 	GenerationConfig         string         `default:"auto" placeholder:"auto|vllm|FOLDER" help:"Where default sampling values come from."`
 	OverrideGenerationConfig JSONObject     `default:"{}" placeholder:"JSON" help:"Default sampling values over those of the model."`
-	SpeculativeConfig        JSONObject     `placeholder:"JSON" help:"Speculative decoding; not supported by this version."`
+	SpeculativeConfig        JSONObject     `placeholder:"JSON" help:"Speculative decoding: method (ngram, draft_model), model, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max."`
+	SpecMethod               string         `placeholder:"ngram|draft_model" help:"method of --speculative-config."`
+	SpecModel                string         `placeholder:"FOLDER" help:"model of --speculative-config: a folder with the same tokenizer, or understudy-draft."`
+	SpecTokens               *int           `placeholder:"N" help:"num_speculative_tokens of --speculative-config."`
 }
 
 // SchedulerFlags are about batching and the KV cache.
