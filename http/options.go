@@ -37,7 +37,8 @@ type Options struct {
 	Inspector      infer.Inspector
 	FaultInjection bool
 
-	PerRequestMetrics      bool // `metrics` in responses
+	PerRequestMetrics      bool // `metrics` in responses, with times
+	SpecDecodeMetrics      bool // `metrics` in responses, with what became of draft tokens
 	ForceIncludeUsage      bool // usage on every chunk and a usage chunk, whatever the client asked
 	PromptTokensDetails    bool // cached_tokens in usage
 	RequestIDHeaders       bool // X-Request-Id on every response
@@ -164,6 +165,7 @@ func (o *Options) profile() openai.Profile {
 		ResponseRole:           o.ResponseRole,
 		SystemFingerprint:      fingerprint,
 		PerRequestMetrics:      o.PerRequestMetrics,
+		SpecDecodeMetrics:      o.SpecDecodeMetrics,
 		ForceIncludeUsage:      o.ForceIncludeUsage,
 		PromptTokensDetails:    o.PromptTokensDetails,
 		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,

@@ -70,6 +70,12 @@ func maxConnections(cfg *config.Serve) int {
 	return max(1, min(files-files/8, mostConnections))
 }
 
+// specLevel returns what is recorded of speculative decoding per request.
+func (s *server) specLevel() metrics.SpecLevel {
+	level, _ := metrics.ParseSpecLevel(s.cfg.Metrics.PerRequestSpecDecodeMetrics) // the flag knows no other words
+	return level
+}
+
 func (s *server) makeHTTP(m *Main) (err error) {
 	cfg := s.cfg
 	var generator infer.Generator = s.engine
@@ -87,7 +93,8 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		HTTPMetrics: metrics.NewHTTP(s.registry), Gatherer: s.registry, Requests: metrics.NewRequests(s.registry, s.keyNames()),
 		ResponseStore: cfg.HTTP.EnableResponseStore || cfg.Env.ResponseStore,
 		Inspector:     inspector, FaultInjection: cfg.HTTP.EnableFaultInjection,
-		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, ForceIncludeUsage: cfg.Metrics.EnableForceIncludeUsage,
+		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, SpecDecodeMetrics: s.specLevel() != metrics.SpecNone,
+		ForceIncludeUsage:   cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,15 +19,18 @@ import (
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
+const tokenizerFile = "tokenizer.json"
+
 // parts are what a model folder gives besides weights; they are cheap, and found
 // to be right before anything large is loaded.
 type parts struct {
 	folder      *model.Folder
 	tokenizer   *tokenizer.Tokenizer
 	chatOptions chat.Options
-	template    *chat.Template // nil if there is none or it is broken
-	templateErr error          // why the model's own template is broken
-	maxModelLen int            // tokens: what flags or the model's config ask for
+	template    *chat.Template     // nil if there is none or it is broken
+	templateErr error              // why the model's own template is broken
+	maxModelLen int                // tokens: what flags or the model's config ask for
+	speculation *model.Speculation // nil = off
 }
 
 func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
@@ -50,7 +54,57 @@ func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
 	if p.tokenizer, err = loadTokenizer(words); err != nil {
 		return nil, err
 	}
+	if err := p.openDraft(cfg, words); err != nil {
+		return nil, err
+	}
 	return p, p.loadTemplate(cfg, words, log)
+}
+
+// openDraft opens the draft model's folder, if there is to be one.
+func (p *parts) openDraft(cfg *config.Serve, words *model.Folder) error {
+	speculation, err := cfg.Speculation()
+	if speculation == nil || err != nil {
+		return err
+	}
+	p.speculation = &model.Speculation{
+		NumTokens: speculation.NumTokens, LookupMin: speculation.LookupMin, LookupMax: speculation.LookupMax,
+	}
+	if speculation.Method != config.MethodDraftModel {
+		return nil
+	}
+	draft, err := openFolder(speculation.Model)
+	if err != nil {
+		return fmt.Errorf("--speculative-config: %w", err)
+	}
+	p.speculation.Draft = draft
+	return sameTokens(p.tokenizer, words, draft)
+}
+
+// sameTokens refuses a draft model whose tokenizer gives ids another meaning. A
+// draft without a tokenizer is taken at its word.
+func sameTokens(served *tokenizer.Tokenizer, words, draft *model.Folder) error {
+	a, err := words.File(tokenizerFile)
+	if err != nil {
+		return missing(words, tokenizerFile, err)
+	}
+	b, err := draft.File(tokenizerFile)
+	if err != nil || bytes.Equal(a, b) {
+		return nil
+	}
+	other, err := loadTokenizer(draft)
+	if err != nil {
+		return fmt.Errorf("--speculative-config: the draft model's tokenizer: %w", err)
+	}
+	if served.VocabSize() != other.VocabSize() {
+		return fmt.Errorf("--speculative-config: the draft model's tokenizer has %d tokens, the model's %d: they must be the same", other.VocabSize(), served.VocabSize())
+	}
+	for id := range int32(served.VocabSize()) {
+		if served.TokenString(id) != other.TokenString(id) {
+			return fmt.Errorf("--speculative-config: token %d is %q to the draft model and %q to the model: they must have the same tokenizer",
+				id, other.TokenString(id), served.TokenString(id))
+		}
+	}
+	return nil
 }
 
 // openFolder opens a model folder; "" and the built-in model's name mean that
@@ -60,8 +114,11 @@ func openFolder(path string) (*model.Folder, error) {
 		return understudy.Embedded(), nil
 	}
 	folder, err := model.OpenDir(path)
-	if err != nil && path == understudy.Name {
+	switch {
+	case err != nil && path == understudy.Name:
 		return understudy.Embedded(), nil
+	case err != nil && path == understudy.DraftName:
+		return understudy.EmbeddedDraft(), nil
 	}
 	return folder, err
 }
@@ -91,9 +148,9 @@ func missing(folder *model.Folder, name string, err error) error {
 }
 
 func loadTokenizer(folder *model.Folder) (*tokenizer.Tokenizer, error) {
-	b, err := folder.File("tokenizer.json")
+	b, err := folder.File(tokenizerFile)
 	if err != nil {
-		return nil, missing(folder, "tokenizer.json", err)
+		return nil, missing(folder, tokenizerFile, err)
 	}
 	var c tokenizer.Config
 	switch text, err := folder.File("tokenizer_config.json"); {
@@ -171,7 +228,7 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 	o := model.Options{
 		Backend: backend, DType: cfg.Model.DType, KVCacheDType: cfg.Scheduler.KVCacheDType,
 		BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
-		GenerationConfig: cfg.Model.GenerationConfig, Progress: show.update,
+		GenerationConfig: cfg.Model.GenerationConfig, Speculation: p.speculation, Progress: show.update,
 	}
 	if n := cfg.Model.MaxModelLen; n != nil {
 		o.MaxModelLen = int(*n)

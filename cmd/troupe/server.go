@@ -77,6 +77,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	if !cfg.Metrics.DisableLogStats {
 		series = metrics.NewEngines(s.registry, metrics.EngineOptions{
 			ModelName: info.ServedNames[0], MaxModelLen: info.MaxModelLen, CacheInfo: s.cacheInfo(),
+			NumSpecTokens: s.model.Spec().NumSpecTokens,
 		}, cfg.Scheduler.DataParallelSize)
 	}
 	s.engine, err = actors.NewEngine(actors.Config{
@@ -90,7 +91,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
 		},
 		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
-		Metrics: series, PerRequestMetrics: s.wantsTimes(), Logger: s.log,
+		Metrics: series, PerRequestMetrics: s.wantsTimes(), SpecLevel: s.specLevel(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
 	})

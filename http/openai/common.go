@@ -73,7 +73,8 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 		Created:             e.Created,
 		SystemFingerprint:   p.SystemFingerprint,
 		PromptTokensDetails: p.PromptTokensDetails,
-		Metrics:             p.PerRequestMetrics,
+		Metrics:             p.PerRequestMetrics || p.SpecDecodeMetrics,
+		NoTimes:             !p.PerRequestMetrics,
 	}}
 	p.checkModel(o)
 	c.Reply.ID = responseID(o, prefix, e)

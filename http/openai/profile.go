@@ -23,6 +23,7 @@ type Profile struct {
 	ResponseRole           string // role of generated messages
 	SystemFingerprint      string // "" = none
 	PerRequestMetrics      bool
+	SpecDecodeMetrics      bool
 	ForceIncludeUsage      bool
 	PromptTokensDetails    bool
 	ReturnTokensAsTokenIDs bool
@@ -55,7 +56,8 @@ type Reply struct {
 	ContinuousUsage bool // running usage on every chunk
 
 	PromptTokensDetails bool
-	Metrics             bool // the feature is on; the value may still be null
+	Metrics             bool // the object is on; the value may still be null
+	NoTimes             bool // its times are off
 
 	Logprobs         bool
 	PromptLogprobs   bool

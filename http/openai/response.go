@@ -29,7 +29,7 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 	o.refuseFromResponses()
 	c := &Call{Reply: Reply{
 		ID: responseID(o, "resp_", e), Model: p.Model.ServedNames[0], Created: e.Created, NumChoices: 1,
-		Stream: o.flag("stream", false), Metrics: p.PerRequestMetrics,
+		Stream: o.flag("stream", false), Metrics: p.PerRequestMetrics || p.SpecDecodeMetrics, NoTimes: !p.PerRequestMetrics,
 		TokensAsTokenIDs: o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs),
 	}}
 	o.typed("stream_options", "an object") // include_obfuscation: nothing is padded

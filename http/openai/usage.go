@@ -40,14 +40,18 @@ func appendCounts(dst []byte, numPromptTokens, numCompletionTokens int) []byte {
 }
 
 // appendMetricsField appends the metrics field with its leading comma: absent
-// when the flag is off, null when the request is not attributable to one
-// sequence, else all five values, unknown ones as null.
+// when the flags are off, null when the request is not attributable to one
+// sequence, else all five values, null if unknown or not asked for, and, if that is
+// recorded, what became of draft tokens.
 func (r *Reply) appendMetricsField(dst []byte, m *infer.RequestMetrics) []byte {
 	if !r.Metrics {
 		return dst
 	}
 	if m == nil {
 		return append(dst, `,"metrics":null`...)
+	}
+	if r.NoTimes {
+		m = &infer.RequestMetrics{SpeculativeDecoding: m.SpeculativeDecoding}
 	}
 	return AppendMetrics(append(dst, `,"metrics":`...), m)
 }
