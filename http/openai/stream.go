@@ -4,6 +4,7 @@ import "github.com/troupe-llm/troupe/infer"
 
 const (
 	eventEnd = "}\n\n"
+	plainEnd = `,"logprobs":null,"finish_reason":null}]` + eventEnd
 	done     = "data: [DONE]\n\n"
 )
 
@@ -22,6 +23,8 @@ const KeepAlive = ": keep-alive\n\n"
 type Stream struct {
 	reply       *Reply
 	head        []byte // data: {"id":…,"choices":[
+	plainHead   []byte // head, and what stands before the text of a plain chunk
+	plainEnd    string // what stands after it
 	choices     []choiceStream
 	lists       completionLogprobs // scratch; offset and names are the current choice's
 	names       tokenNamer         // scratch of chat
@@ -39,12 +42,15 @@ type choiceStream struct {
 // NewStream returns the writer of a streamed answer.
 func (r *Reply) NewStream() *Stream {
 	s := &Stream{reply: r, choices: make([]choiceStream, r.NumChoices)}
-	object := "text_completion"
+	object, text, end := "text_completion", `{"index":0,"text":"`, `"`+plainEnd
 	if r.chat {
-		object = "chat.completion.chunk"
+		object, text, end = "chat.completion.chunk", `{"index":0,"delta":{"content":"`, `"}`+plainEnd
 	}
 	s.head = r.appendIdentity(append(s.head, "data: "...), object)
 	s.head = append(s.head, `,"choices":[`...)
+	s.plainHead = append(s.head, text...)
+	s.head = s.plainHead[:len(s.head):len(s.head)]
+	s.plainEnd = end
 	s.lists.names.asIDs, s.names.asIDs = r.TokensAsTokenIDs, r.TokensAsTokenIDs
 	return s
 }
@@ -71,6 +77,10 @@ func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 	if s.isEmpty(d) {
 		return dst
 	}
+	if s.isPlain(d) {
+		dst = appendEscaped(append(dst, s.plainHead...), d.Text)
+		return append(dst, s.plainEnd...)
+	}
 	dst = append(dst, s.head...)
 	dst = appendInt(append(dst, `{"index":`...), d.Index)
 	if s.reply.chat {
@@ -95,6 +105,14 @@ func (s *Stream) isEmpty(d *infer.Delta) bool {
 	showsPrompt := d.Prompt != nil && !r.chat && (r.Echo || r.ReturnTokenIDs)
 	showsTokens := len(d.Logprobs) > 0 || (r.ReturnTokenIDs && len(d.TokenIDs) > 0)
 	return d.Text == "" && d.FinishReason == infer.FinishNone && !showsPrompt && !showsTokens
+}
+
+// isPlain: a delta of the first choice with nothing but text, as nearly all are.
+// Its chunk is put together from prepared parts.
+func (s *Stream) isPlain(d *infer.Delta) bool {
+	r := s.reply
+	return d.Index == 0 && d.FinishReason == infer.FinishNone && d.Prompt == nil && !r.Logprobs &&
+		!r.ContinuousUsage && !r.ReturnTokenIDs && s.numFinished < r.NumChoices
 }
 
 // appendChunkEnd appends what follows a chunk's choices.
