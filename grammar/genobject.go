@@ -123,18 +123,17 @@ func (c *schemaCompiler) genOthers(s *schema, props []property) (*expr, *infer.E
 	return join(name, join(colon, value)), nil
 }
 
-// genPatternProperty is genOthers with a pattern for the names. Names that the
-// pattern doesn't match are left out: there is no complement of a pattern here.
+// genPatternProperty is genOthers with a pattern for the names. There is no
+// complement of a pattern here, nor a pattern without some names: names that
+// the pattern doesn't match are left out, and if it matches a declared property
+// there is no other, so that none appears twice.
 func (c *schemaCompiler) genPatternProperty(s *schema, props []property) (*expr, *infer.Error) {
 	if _, err := c.matches(s, ""); err != nil {
 		return nil, err
 	}
 	for _, p := range props {
 		if matched, err := c.matches(s, p.name); err != nil || matched {
-			if err == nil {
-				err = c.bad(s.ptr, "keyword 'patternProperties' with a pattern that matches property %q too is not supported", short(p.name))
-			}
-			return nil, err
+			return never, err
 		}
 	}
 	r := c.regexAt(s.ptr + "/patternProperties")

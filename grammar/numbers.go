@@ -21,7 +21,12 @@ var (
 
 func digits(lo, hi int) *expr { return repeat(digit, lo, hi) }
 
-func fraction(most int) *expr { return maybe(cat(lit("."), digits(1, most))) }
+func fraction(most int) *expr {
+	if most == 0 {
+		return empty
+	}
+	return maybe(cat(lit("."), digits(1, most)))
+}
 
 // wholeDigits matches 0 or digits without a leading zero.
 func wholeDigits(most int) *expr { return alt(lit("0"), cat(nonZero, digits(0, most-1))) }

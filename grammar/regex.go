@@ -62,7 +62,6 @@ func (r *regex) parse(pattern string) (*syntax.Regexp, *infer.Error) {
 }
 
 func (r *regex) translate(tree *syntax.Regexp) (*expr, *infer.Error) {
-	r.known = map[string]*expr{}
 	return r.edges(tree, true, true)
 }
 
@@ -264,6 +263,9 @@ func (r *regex) char(s runes) *expr {
 		return e
 	}
 	e := r.charOf(s)
+	if r.known == nil {
+		r.known = map[string]*expr{}
+	}
 	r.known[key] = e
 	return e
 }
