@@ -67,6 +67,9 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 	if c.raw, err = b.mem.alloc(keyBytes+valueBytes, "KV cache"); err != nil {
 		return nil, err
 	}
+	if len(c.raw) >= hugeBytes {
+		adviseHuge(c.raw, true)
+	}
 	c.keys, c.values = c.raw[:keyBytes:keyBytes], c.raw[keyBytes:]
 	return c, nil
 }

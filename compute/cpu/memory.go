@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// hugeBytes is the size from which a weight is worth huge pages; below it the
+// hugeBytes is the size from which memory is worth huge pages; below it the
 // rounding would waste more than it saves.
 const hugeBytes = 4 << 20
 
@@ -69,10 +69,54 @@ func (a *arena) freeAll() error {
 	return first
 }
 
-// sharedArena is memory that several backends use; the last one to leave frees it.
+// sharedArena is memory of weights that several backends use; the last one to
+// leave frees it. Small weights share mappings, and so huge pages: every step
+// walks through all of them.
 type sharedArena struct {
 	arena
 	users atomic.Int64
+
+	slabMu sync.Mutex
+	slab   []byte // what is left of the last slab
+}
+
+// Weights of up to maxInSlab bytes share mappings of slabBytes.
+const (
+	hugePage  = 2 << 20
+	slabBytes = 16 << 20
+	maxInSlab = slabBytes - hugePage
+)
+
+// take returns n zero bytes of a slab, or a mapping of their own if there are many.
+func (a *sharedArena) take(n int64, what string) ([]byte, error) {
+	if n > maxInSlab {
+		b, err := a.alloc(n, what)
+		adviseHuge(b, true)
+		return b, err
+	}
+	a.slabMu.Lock()
+	defer a.slabMu.Unlock()
+	if int64(len(a.slab)) < n {
+		slab, err := a.alloc(slabBytes, what)
+		if err != nil {
+			return nil, err
+		}
+		adviseHuge(slab, true)
+		// Whole huge pages only: what is before the first never becomes real.
+		a.slab = slab[-uintptr(unsafe.Pointer(unsafe.SliceData(slab)))%hugePage:]
+	}
+	b := a.slab[:n:n]
+	// The next one begins on a cache line.
+	a.slab = a.slab[min(roundUp(int(n), 64), len(a.slab)):]
+	return b, nil
+}
+
+// giveBack frees what take returned if it has a mapping of its own.
+func (a *sharedArena) giveBack(b []byte) {
+	if len(b) > maxInSlab {
+		// A failed unmap loses address space, nothing else.
+		_ = a.free(b)
+	}
 }
 
 func (a *sharedArena) leave() error {

@@ -102,17 +102,13 @@ func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) 
 	if !ok {
 		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, rows, m.cols)
 	}
-	if m.data, err = b.weights.alloc(size, "weight "+parts[0].Name); err != nil {
+	if m.data, err = b.weights.take(size, "weight "+parts[0].Name); err != nil {
 		return nil, err
-	}
-	if size >= hugeBytes {
-		adviseHuge(m.data, true)
 	}
 	t := &repackTask{m: m, parts: parts}
 	err = guardRead(parts[0].Name, func() { b.pool.run(t, (m.tiles+repackTiles-1)/repackTiles) })
 	if err != nil {
-		// A failed unmap loses address space, nothing else.
-		_ = b.weights.free(m.data)
+		b.weights.giveBack(m.data)
 		return nil, err
 	}
 	return m, nil
