@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// maxSchemaDepth bounds how deep anyOf, oneOf, allOf and $ref are followed.
-const maxSchemaDepth = 16
+// maxSchemas bounds how many schemas anyOf, oneOf, allOf and $ref may lead to for one
+// parameter.
+const maxSchemas = 256
 
 // schema is what the type of a value depends on.
 type schema struct {
@@ -39,17 +40,26 @@ func parametersOf(t *Tool) parameters {
 
 // types returns the JSON types that a parameter may have, "string" if nothing is known.
 func (p parameters) types(name string) []string {
-	types := p.collect(p.Properties[name], nil, 0)
-	if len(types) == 0 {
+	w := typeWalk{parameters: p, left: maxSchemas, seen: map[string]bool{}}
+	w.visit(p.Properties[name])
+	if len(w.types) == 0 {
 		return []string{"string"}
 	}
-	return types
+	return w.types
 }
 
-func (p parameters) collect(raw json.RawMessage, types []string, depth int) []string {
+// typeWalk collects the types of one parameter.
+type typeWalk struct {
+	parameters
+	types []string
+	left  int             // schemas that may still be visited
+	seen  map[string]bool // references, which may lead in circles
+}
+
+func (w *typeWalk) visit(raw json.RawMessage) {
 	var s schema
-	if len(raw) == 0 || depth > maxSchemaDepth || json.Unmarshal(raw, &s) != nil {
-		return types
+	if w.left--; len(raw) == 0 || w.left < 0 || json.Unmarshal(raw, &s) != nil {
+		return
 	}
 	var one string
 	var several []string
@@ -59,30 +69,30 @@ func (p parameters) collect(raw json.RawMessage, types []string, depth int) []st
 		several = nil
 	}
 	for _, t := range several {
-		types = addType(types, canonical(t))
+		w.add(canonical(t))
 	}
 	for _, v := range s.Enum {
-		types = addType(types, typeOf(v))
+		w.add(typeOf(v))
 	}
 	for _, sub := range slices.Concat(s.AnyOf, s.OneOf, s.AllOf) {
-		if types = p.collect(sub, types, depth+1); len(types) == len(typePriority) {
-			return types
-		}
+		w.visit(sub)
 	}
+	if w.seen[s.Ref] {
+		return
+	}
+	w.seen[s.Ref] = true
 	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
-		types = p.collect(p.Defs[name], types, depth+1)
+		w.visit(w.Defs[name])
 	}
 	if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
-		types = p.collect(p.Definitions[name], types, depth+1)
+		w.visit(w.Definitions[name])
 	}
-	return types
 }
 
-func addType(types []string, t string) []string {
-	if slices.Contains(types, t) || !slices.Contains(typePriority, t) {
-		return types
+func (w *typeWalk) add(t string) {
+	if !slices.Contains(w.types, t) && slices.Contains(typePriority, t) {
+		w.types = append(w.types, t)
 	}
-	return append(types, t)
 }
 
 // typePriority is the order in which types are tried, vLLM's (tool_parsers/utils.py,
@@ -181,9 +191,10 @@ func coerceTo(want, t string) (string, bool) {
 
 // integer takes decimal digits of any number with a sign and leading zeros.
 func integer(t string) (string, bool) {
-	digits := strings.TrimPrefix(t, "+")
-	negative := strings.HasPrefix(digits, "-") && digits == t
-	digits = strings.TrimPrefix(digits, "-")
+	digits, negative := strings.CutPrefix(t, "-")
+	if !negative {
+		digits = strings.TrimPrefix(t, "+")
+	}
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return "", false
 	}

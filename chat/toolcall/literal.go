@@ -272,11 +272,8 @@ func (l *literal) digitByte(c byte) verdict {
 // code writes the character of an escape. Halves of a surrogate pair stay escapes, so that
 // a pair becomes its character for whoever decodes the JSON.
 func (l *literal) code(base int) {
-	n, err := strconv.ParseUint(string(l.digits), base, 32)
-	switch {
-	case err != nil:
-		n = utf8.RuneError
-	case n >= 0xD800 && n < 0xE000 && len(l.digits) == 4:
+	n, _ := strconv.ParseUint(string(l.digits), base, 32) // eight hex digits at most
+	if n >= 0xD800 && n < 0xE000 && len(l.digits) == 4 {
 		l.out.flush()
 		l.write(`\u` + string(l.digits))
 		return

@@ -199,13 +199,10 @@ func (o *object) argByte(c byte) verdict {
 	return more
 }
 
-// bound keeps arguments that wait from growing without end.
+// bound keeps arguments that wait for their end from growing without one. What waits for
+// the name is text held back, which framed bounds.
 func (o *object) bound() verdict {
-	switch {
-	case len(o.argText) <= maxHeld:
-	case !o.started:
-		return bad
-	default:
+	if o.started && len(o.argText) > maxHeld {
 		o.argWait = false
 		o.release()
 	}

@@ -1,6 +1,10 @@
 package toolcall_test
 
-import "github.com/troupe-llm/troupe/chat/toolcall"
+import (
+	"strings"
+
+	"github.com/troupe-llm/troupe/chat/toolcall"
+)
 
 var xmlSamples = []sample{
 	{name: "one call", text: "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=unit>\ncelsius\n</parameter>\n</function>\n</tool_call>", calls: calls(call("get_weather", oslo))},
@@ -22,6 +26,11 @@ var xmlSamples = []sample{
 	{name: "JSON arguments", text: "<function=add>{\"b\": \"</function>\", \"a\": 1} so <parameter=c>2</parameter></function>!", content: "!", calls: calls(call("add", `{"b": "</function>", "a": 1}`))},
 	{name: "arguments almost JSON", text: "<function=add>\n{\"a\": one}</function>!", content: "!", calls: calls(cut("add", `{"a": one}`))},
 	{name: "JSON arguments cut", text: "<function=add>{\"a\": [", calls: calls(cut("add", `{"a": [`))},
+	{name: "no function name", text: "<tool_call><function=><function= \"now\"></function>", content: "<tool_call><function=>", calls: calls(call("now", "{}"))},
+	{name: "no parameter name", text: "<function=add><parameter=\n<parameter=a>1</parameter></function>", calls: calls(call("add", `{"a": 1}`))},
+	{name: "white space for ever", text: "<function=store><parameter=text>a</parameter>" + strings.Repeat(" ", 600) + "</function></function>", calls: calls(call("store", `{"text": "a</parameter>`+strings.Repeat(" ", 600)+`</function>"}`))},
+	{name: "cut behind a value's tag", text: "<function=store>\n<parameter=text>\na\n</parameter>", calls: calls(cut("store", `{"text": "a"`))},
+	{name: "cut in a value's tag", text: "<function=store>\n<parameter=text>\na\n</para", calls: calls(cut("store", `{"text": "a\n</para`))},
 	{name: "tags in prose", text: "Use <tool_call> and <function= and </tool_call>. <tool_call>\n<fun", content: "Use <tool_call> and <function= and </tool_call>. <tool_call>\n<fun"},
 	{name: "end tag without a call", text: "<function=now></function></tool_call></tool_call>", content: "</tool_call>", calls: calls(call("now", "{}"))},
 	{name: "call behind a quoted tag", text: "`<tool_call>` is\n<tool_call>\n<function=now>\n</function>\n</tool_call>", content: "`<tool_call>` is\n", calls: calls(call("now", "{}"))},
@@ -64,6 +73,8 @@ var pythonicSamples = []sample{
 	{name: "cut behind the name", text: "[get_weather(", calls: calls(cut("get_weather", ""))},
 	{name: "cut in a string", text: "[get_weather(city='Os", calls: calls(cut("get_weather", `{"city": "Os`))},
 	{name: "cut in a number", text: "[add(a=1", calls: calls(cut("add", `{"a": `))},
+	{name: "name too long", text: "[" + strings.Repeat("f", 300) + "()]", content: "[" + strings.Repeat("f", 300) + "()]"},
+	{name: "keyword too long", text: "[now(" + strings.Repeat("f", 300) + "=1)]", content: "[now(" + strings.Repeat("f", 300) + "=1)]"},
 	{name: "python tag in text", text: "<|python_start|> x <|python_end|>", content: "<|python_start|> x <|python_end|>"},
 	{name: "half a pair", text: `[store(text='\ud83d')]`, calls: calls(call("store", `{"text": "\ud83d"}`))},
 }

@@ -110,6 +110,23 @@ func TestCutsChangeNothingInAnyText(t *testing.T) {
 	})
 }
 
+func TestCutsChangeNothingInDamagedSamples(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.SampledFrom(samples).Draw(t, "sample")
+		text := s.text
+		for range rapid.IntRange(1, 3).Draw(t, "edits") {
+			from := rapid.IntRange(0, len(text)).Draw(t, "from")
+			to := rapid.IntRange(from, min(len(text), from+8)).Draw(t, "to")
+			text = text[:from] + rapid.SampledFrom([]string{"", text[from:to] + text[from:to], rapid.SampledFrom(words).Draw(t, "word")}).Draw(t, "edit") + text[to:]
+		}
+		content, want, err := toolcall.Parse(s.format, tools, text)
+		require.NoError(t, err)
+		gotContent, got := stream(t, s.format, text, func(int) bool { return rapid.Bool().Draw(t, "cut") })
+		require.Equal(t, want, got)
+		require.Equal(t, content, gotContent)
+	})
+}
+
 func TestTextWithoutCallsIsUntouched(t *testing.T) {
 	text := "White  space\n\n\tand <tags>, {braces}, [lists], `code`, \"quotes\", é, 😀 </end>.\n"
 	for _, format := range toolcall.Formats() {
