@@ -38,6 +38,9 @@ func newLedger(o *Options, isKept bool) *ledger {
 	}
 }
 
+// isRead reports whether anybody may ever see a record.
+func (l *ledger) isRead() bool { return l.isKept || l.log != nil }
+
 // open begins an entry. The id is provisional until the body has been understood.
 func (l *ledger) open(x *exchange, endpoint string) *entry {
 	l.counters.ObserveReceived(x.key.label())

@@ -92,7 +92,7 @@ func (e *entry) finished(f *infer.Final, status int) {
 	if status != 0 {
 		e.Status = status
 	}
-	if f.Metrics != nil {
+	if f.Metrics != nil && e.ledger.isRead() {
 		e.Metrics = openai.AppendMetrics(nil, f.Metrics)
 	}
 	e.end()

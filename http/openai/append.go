@@ -112,11 +112,37 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 		return append(dst, "0.0"...)
 	}
 	start := len(dst)
+	if k := math.Round(v * micro); bits == 64 && math.Abs(k) < maxMicros && k/micro == v {
+		return appendMicros(dst, int64(k))
+	}
 	dst = strconv.AppendFloat(dst, v, 'f', -1, bits)
 	if bytes.IndexByte(dst[start:], '.') < 0 {
 		dst = append(dst, ".0"...)
 	}
 	return dst
+}
+
+const (
+	micro = 1e6
+	// maxMicros bounds what appendMicros may write: decimals of up to 15 digits are
+	// told apart by a float64, and so are the shortest that read back as theirs.
+	maxMicros = 1e15
+)
+
+// appendMicros appends k millionths as appendFloat would, but many times faster:
+// times in milliseconds are whole nanoseconds.
+func appendMicros(dst []byte, k int64) []byte {
+	if k < 0 {
+		dst, k = append(dst, '-'), -k
+	}
+	dst = append(strconv.AppendInt(dst, k/micro, 10), '.')
+	rest := k % micro
+	for digit := int64(micro / 10); ; digit /= 10 {
+		dst = append(dst, byte('0'+rest/digit))
+		if rest %= digit; rest == 0 {
+			return dst
+		}
+	}
 }
 
 // minLogprob stands for minus infinity, which JSON cannot write.
