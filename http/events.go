@@ -40,6 +40,7 @@ type events struct {
 	exchange *exchange
 	stream   infer.Stream
 	writer   openai.StreamWriter
+	held     *held // nil = the writer keeps nothing that grows
 
 	pending   []infer.Event // drained and not written yet: pending[written:]
 	written   int
@@ -155,7 +156,7 @@ func (e *events) write() []byte {
 		event := &e.pending[e.written]
 		e.written++
 		if event.Final == nil {
-			e.buf = e.writer.AppendDelta(e.buf, &event.Delta)
+			e.delta(&event.Delta)
 			continue
 		}
 		e.ended = true
@@ -165,6 +166,20 @@ func (e *events) write() []byte {
 		}
 	}
 	return e.buf
+}
+
+// delta renders a delta, if what the writer keeps has room for it.
+func (e *events) delta(d *infer.Delta) {
+	if e.held != nil {
+		if err := e.held.addDelta(d); err != nil {
+			e.call.cancel(infer.CancelAdmin)
+			f := &infer.Final{FinishReason: infer.FinishError, Err: infer.AsError(err)}
+			e.ended, e.exchange.streamError = true, f.Err.Code
+			e.buf = e.writer.AppendFinal(e.buf, f)
+			return
+		}
+	}
+	e.buf = e.writer.AppendDelta(e.buf, d)
 }
 
 // signOfLife returns a comment if nothing has been written for a whole interval.
@@ -207,6 +222,9 @@ func (e *events) Close() error {
 	}
 	e.closed = true
 	buffers.Put(e.pooled)
+	if e.held != nil {
+		e.held.release()
+	}
 	e.buf, e.unread = nil, nil
 	if e.keepAlive != nil {
 		e.keepAlive.Stop()

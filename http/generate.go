@@ -114,6 +114,9 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 // end the call.
 func (s *Server) stream(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) error {
 	events := s.newEvents(ctx, x, req.NewStream(), x.meter)
+	if req.Response != nil {
+		events.held = &held{server: s, copies: responseCopies}
+	}
 	x.answers()
 	ctx.SetContentType("text/event-stream; charset=utf-8")
 	ctx.Response.Header.Set(fiber.HeaderCacheControl, "no-cache")

@@ -23,10 +23,15 @@ const (
 	tokenIDBytes     = 12 // in memory and as JSON
 )
 
-// held is the memory of an answer that is made in one piece, from the first delta
-// until it has been written.
+// responseCopies is how often a streamed response repeats its output at its end: in
+// the events that end the text, the part and the item, and in the last one.
+const responseCopies = 4
+
+// held is the memory of an answer that is made in one piece, or that repeats itself
+// at its end, from the first delta until it has been written.
 type held struct {
 	server *Server
+	copies int // of the body at a time; 0 = 1, of an answer in one piece
 	json   int // bytes of the body, about
 	size   int // bytes in all, about
 	taken  int // of these, bytes taken from the budget
@@ -63,8 +68,12 @@ func (h *held) addLogprob(l *infer.TokenLogprob) {
 
 // check compares with the limit of one answer, and takes from what all share.
 func (h *held) check() error {
-	size, limit := h.size+h.json, h.server.opts.AnswerLimit
-	if size > limit {
+	size, limit := h.size+h.json*max(h.copies, 1), h.server.opts.AnswerLimit
+	switch {
+	case size > limit && h.copies > 1:
+		return infer.Errorf(infer.CodeInvalid, "max_output_tokens", "The response has grown beyond what %d bytes, the limit of an answer, have room for: "+
+			"ask for fewer tokens (max_output_tokens) or log-probabilities", limit)
+	case size > limit:
 		return infer.Errorf(infer.CodeInvalid, "stream", "The answer has grown beyond %d bytes, the limit of an answer in one piece: "+
 			"set stream: true, or ask for fewer choices (n), tokens (max_tokens) or log-probabilities", limit)
 	}

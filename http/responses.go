@@ -58,11 +58,11 @@ func (s *Server) keep(req *openai.Call, k *key, c *call, stream infer.Stream) in
 	}
 	body := req.NewResponseBody()
 	kept := &keptResponse{
-		id: req.Reply.ID, owner: k, since: time.Now(), over: make(chan struct{}), cancel: c.cancel,
+		id: req.Reply.ID, owner: k, since: time.Now(), over: make(chan struct{}), cancel: c.cancel, isBackground: req.Response.Background,
 		started: body.AppendStarted(nil), input: req.Response.Input(),
 	}
 	s.responses.add(kept)
-	return &keeper{Stream: stream, store: &s.responses, kept: kept, body: body}
+	return &keeper{Stream: stream, store: &s.responses, kept: kept, body: body, held: s.newHeld()}
 }
 
 // keeper is a stream that keeps the response made of it. It sees every event,
@@ -71,26 +71,43 @@ type keeper struct {
 	infer.Stream
 	store *responseStore
 	kept  *keptResponse
-	body  *openai.ResponseBody
+	body  *openai.ResponseBody // nil = it has grown too large to be kept
+	held  *held                // until the store counts it
 }
 
 // Drain implements infer.Stream.
 func (k *keeper) Drain(buf []infer.Event) []infer.Event {
 	before := len(buf)
 	buf = k.Stream.Drain(buf)
-	for i := before; i < len(buf); i++ {
-		f := buf[i].Final
-		if f == nil {
-			k.body.Add(&buf[i].Delta)
+	for i := before; i < len(buf) && k.body != nil; i++ {
+		if f := buf[i].Final; f != nil {
+			k.finish(f)
 			continue
 		}
-		end := responseEnd{body: k.body.AppendBody(nil, f)}
-		if f.Err == nil && f.FinishReason != infer.FinishAbort {
-			end.messages = k.body.Conversation()
+		if err := k.held.addDelta(&buf[i].Delta); err != nil {
+			k.giveUp()
+			continue
 		}
-		k.store.finish(k.kept, end)
+		k.body.Add(&buf[i].Delta)
 	}
 	return buf
+}
+
+// giveUp forgets the response, whose client gets it all the same.
+func (k *keeper) giveUp() {
+	k.body = nil
+	k.held.release()
+	k.store.drop(k.kept)
+}
+
+func (k *keeper) finish(f *infer.Final) {
+	end := responseEnd{body: k.body.AppendBody(nil, f)}
+	if f.Err == nil && f.FinishReason != infer.FinishAbort {
+		end.messages = k.body.Conversation()
+	}
+	k.store.finish(k.kept, end)
+	k.body = nil
+	k.held.release()
 }
 
 // answerLater answers with the response as it is at its start. Nobody reads the
@@ -121,14 +138,17 @@ func (s *Server) getResponse(c *fiber.Ctx) error {
 	return nil
 }
 
-// deleteResponse serves DELETE /v1/responses/{id}. One in progress goes on and is
-// not kept.
+// deleteResponse serves DELETE /v1/responses/{id}. One in progress goes on for the
+// client who reads it, and is not kept; in the background nobody does.
 func (s *Server) deleteResponse(c *fiber.Ctx) error {
 	kept, err := s.findResponse(c, c.Params("*"))
 	if err != nil {
 		return err
 	}
 	s.responses.remove(kept.owner, kept.id)
+	if kept.isBackground && kept.end.body == nil {
+		kept.cancel(infer.CancelAdmin)
+	}
 	writeJSON(c.Context(), fasthttp.StatusOK, openai.AppendDeletedResponse(nil, kept.id))
 	return nil
 }

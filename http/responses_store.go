@@ -35,18 +35,21 @@ type shelf struct {
 }
 
 // keptResponse is a response in the store, in progress until end is set. What its
-// fields point to never changes.
+// fields point to never changes, so that a copy can be read without the lock.
 type keptResponse struct {
-	id      string
-	owner   *key
-	since   time.Time
-	started []byte            // the object as it was at the start
-	input   []json.RawMessage // items, each with an id
-	cancel  func(infer.CancelReason)
-	over    chan struct{} // closed when end is set
+	id    string
+	owner *key
+	since time.Time
+	input []json.RawMessage // items, each with an id
+	over  chan struct{}     // closed when end is set, or never will be
 
-	end      responseEnd // guarded by the store's lock
-	numBytes int         // that it is charged with; guarded likewise
+	isBackground bool // its client does not wait for it
+
+	// Guarded by the store's lock:
+	started  []byte                   // the object as it was at the start; nil when it is over
+	cancel   func(infer.CancelReason) // nil when it is over
+	end      responseEnd
+	numBytes int // that it is charged with
 }
 
 // responseEnd is what remains of a response that is over.
@@ -96,13 +99,24 @@ func (s *responseStore) add(r *keptResponse) {
 func (s *responseStore) finish(r *keptResponse, end responseEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.end = end
+	r.end, r.started, r.cancel = end, nil, nil // cancel holds the call and its connection
 	close(r.over)
 	f := s.shelves[r.owner]
 	if e := f.byID[r.id]; e != nil && e.Value == r {
-		r.started = nil
 		f.charge(r)
 		f.trim(time.Now())
+	}
+}
+
+// drop takes a response off its shelf, unless another one has its place; those who
+// wait for its end are let go.
+func (s *responseStore) drop(r *keptResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(r.over)
+	f := s.shelves[r.owner]
+	if e := f.byID[r.id]; e != nil && e.Value == r {
+		f.remove(r.id)
 	}
 }
 

@@ -204,6 +204,10 @@ func TestResponseInTheBackground(t *testing.T) {
 	require.Equal(t, "cancelled", cancelled["status"])
 	require.Equal(t, infer.CancelAdmin, <-(<-streams).cancelled)
 
+	third := parseObj(t, s.do(t, "POST", "/v1/responses", body).body)
+	require.Equal(t, 200, s.do(t, "DELETE", "/v1/responses/"+third["id"].(string), "").StatusCode)
+	require.Equal(t, infer.CancelAdmin, <-(<-streams).cancelled, "nobody would read it")
+
 	s.do(t, "POST", "/v1/responses", body)
 	last := <-streams
 	require.NoError(t, s.Shutdown(context.Background()), "it holds nobody up")
@@ -220,4 +224,23 @@ func TestBackgroundNeedsTheStore(t *testing.T) {
 		require.Equal(t, 400, res.StatusCode)
 		require.Contains(t, res.body, `"param":"background"`)
 	}
+}
+
+// TestResponseThatGrowsTooLarge: a stream repeats its output at its end, so it has a
+// limit; one that is only too large to be kept is not kept.
+func TestResponseThatGrowsTooLarge(t *testing.T) {
+	const size = 10_000
+	g := answers(text(strings.Repeat("x", size)), finish(""), final(1, 2))
+	s := start(t, http.Options{Generator: g, AnswerLimit: 4 * size})
+	res := s.do(t, "POST", "/v1/responses", `{"input":"Hi","stream":true}`)
+	require.Contains(t, res.body, `event: error`+"\n"+`data: {"type":"error","sequence_number":2,"code":"server_error",`+
+		`"message":"The response has grown beyond what 40000 bytes, the limit of an answer, have room for`)
+	require.Contains(t, res.body, "event: response.failed\n")
+	require.NotContains(t, res.body, "xxx")
+	require.Equal(t, 200, s.do(t, "POST", "/v1/responses", helloResponse).StatusCode)
+
+	s = start(t, http.Options{Generator: g, AnswerLimit: size, ResponseStore: true})
+	res = s.do(t, "POST", "/v1/responses", helloResponse, "X-Request-Id", "large")
+	require.Equal(t, 400, res.StatusCode)
+	require.Equal(t, 404, s.do(t, "GET", "/v1/responses/resp_large", "").StatusCode)
 }
