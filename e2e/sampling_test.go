@@ -24,7 +24,16 @@ func alphabet(t *testing.T, s *server) (req obj, answer string) {
 func TestO26StopStringAcrossTokens(t *testing.T) {
 	s := serve(t)
 	req, answer := alphabet(t, s)
-	full, _ := s.chat(req)
+	full, _ := s.chat(with(req, obj{"logprobs": true}))
+	// tokensUpTo counts the tokens that the first numBytes of the answer take.
+	tokensUpTo := func(numBytes int) int {
+		for i, e := range choice(full, 0)["logprobs"].(obj)["content"].([]any) {
+			if numBytes -= len(e.(obj)["token"].(string)); numBytes <= 0 {
+				return i + 1
+			}
+		}
+		return usage(full, "completion_tokens")
+	}
 	for k := 1; k <= len(answer)-6; k++ {
 		for _, n := range []int{1, 2, 5} {
 			stop := answer[k : k+n]
@@ -37,7 +46,7 @@ func TestO26StopStringAcrossTokens(t *testing.T) {
 			o, _ := s.chat(r)
 			require.Equal(t, "stop", choice(o, 0)["finish_reason"])
 			require.Equal(t, stop, choice(o, 0)["stop_reason"])
-			require.Less(t, usage(o, "completion_tokens"), usage(full, "completion_tokens")+1)
+			require.Equal(t, tokensUpTo(len(want+stop)), usage(o, "completion_tokens"), "nothing is generated after the stop %q", stop)
 			kept, _ := s.chat(with(r, obj{"include_stop_str_in_output": true}))
 			require.Equal(t, want+stop, content(kept, 0))
 		}
@@ -72,6 +81,7 @@ func TestO29MaxCompletionTokens(t *testing.T) {
 		o, _ := s.chat(with(obj{"model": "understudy", "messages": user("Write a story."), "ignore_eos": true}, limits))
 		require.Equal(t, 5, usage(o, "completion_tokens"))
 		require.Equal(t, "length", choice(o, 0)["finish_reason"])
+		twins(t, s, "/v1/chat/completions", with(obj{"model": "understudy", "messages": user("Count to ten."), "temperature": 0}, limits))
 	}
 }
 
@@ -156,6 +166,16 @@ func TestO32LogprobsEqualStreamingOrNot(t *testing.T) {
 		require.LessOrEqual(t, total, 1+1e-6)
 		require.Contains(t, e, "bytes")
 	}
+	text := obj{"model": "understudy", "prompt": "The capital of France is", "logprobs": 2, "max_tokens": 12, "temperature": 0}
+	c, _ := s.complete(text)
+	joined := obj{}
+	for _, chunk := range s.stream("/v1/completions", text).Chunks {
+		for k, v := range choice(chunk, 0)["logprobs"].(obj) {
+			list, _ := joined[k].([]any)
+			joined[k] = append(list, v.([]any)...)
+		}
+	}
+	require.Equal(t, choice(c, 0)["logprobs"], any(joined))
 }
 
 func TestO33NoInfinityInJSON(t *testing.T) {

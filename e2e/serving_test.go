@@ -17,26 +17,29 @@ import (
 
 func TestO49LongPrefillDoesNotFreezeOthers(t *testing.T) {
 	const chunk = 192 // tokens per step
-	dir := folder(t)  // the same weights with room for a prompt of thousands of words
-	edit(t, dir, "config.json", func(o obj) { o["max_position_embeddings"] = 8192 })
-	s := serve(t, dir, "--served-model-name", "understudy", "--enable-per-request-metrics",
+	s := serve(t, roomy(t), "--served-model-name", "understudy", "--enable-per-request-metrics",
 		"--max-num-batched-tokens", fmt.Sprint(chunk), "--max-num-seqs", "8", "--no-enable-prefix-caching")
 	long := obj{"model": "understudy", "messages": user(strings.Repeat("word ", 3000)), "max_tokens": 2, "stream_options": obj{"include_usage": true}}
-	alone := s.stream("/v1/chat/completions", long)
-	prefill := alone.last()["metrics"].(obj)["time_to_first_token_ms"].(float64)
-	chunkMs := prefill / math.Ceil(float64(usage(alone.last(), "prompt_tokens"))/chunk)
-	var longest []float64
-	for range 3 {
-		longest = append(longest, longestGapBesideAPrefill(t, s, long))
-	}
-	slices.Sort(longest)
-	t.Logf("a prefill chunk takes %.1f ms, the whole prefill %.1f ms; longest gaps of the decoding streams: %.1f ms", chunkMs, prefill, longest)
-	require.Less(t, longest[1], 3*chunkMs+10, "median of three")
+	onceIn(t, 3, func() bool {
+		alone := s.stream("/v1/chat/completions", long)
+		prefill := readTimes(t, alone.last()).ttft
+		chunkMs := prefill / math.Ceil(float64(usage(alone.last(), "prompt_tokens"))/chunk)
+		var longest, beside []float64
+		for range 3 {
+			gap, took := longestGapBesideAPrefill(t, s, long)
+			longest, beside = append(longest, gap), append(beside, took)
+		}
+		slices.Sort(longest)
+		slices.Sort(beside)
+		t.Logf("a prefill chunk takes %.1f ms, the whole prefill %.1f ms, %.1f ms beside others; longest gaps of the decoding streams: %.1f ms", chunkMs, prefill, beside, longest)
+		return longest[1] < 3*chunkMs+10 && beside[1] < prefill/0.7 // medians of three
+	}, "the others stand still for at most three chunks, and the long prefill loses less than 30 %")
 }
 
 // longestGapBesideAPrefill runs two decoding streams, then a long prompt, then a
-// short one, whose first token must come before the long one's.
-func longestGapBesideAPrefill(t *testing.T, s *server, long obj) (ms float64) {
+// short one, whose first token must come before the long one's. It returns the
+// longest gap of the decoding streams and how long the long prefill took.
+func longestGapBesideAPrefill(t *testing.T, s *server, long obj) (ms, prefill float64) {
 	t.Helper()
 	// Every token of the decoding streams must show, end-of-turn tokens too.
 	decode := obj{"model": "understudy", "messages": user("Count to 200."), "max_tokens": 700, "ignore_eos": true, "skip_special_tokens": false}
@@ -55,21 +58,28 @@ func longestGapBesideAPrefill(t *testing.T, s *server, long obj) (ms float64) {
 	}
 	<-started
 	<-started
-	firstToken := func(req obj) time.Time {
+	type start struct {
+		at   time.Time // of the first token
+		ttft float64   // ms, if it was asked for
+	}
+	firstToken := func(req obj) start {
 		e, err := s.tryStream(context.Background(), "/v1/chat/completions", req, nil)
 		if err != nil || len(e.At) < 2 {
-			return time.Time{}
+			return start{}
 		}
-		return e.At[1]
+		return start{e.At[1], readTimes2(e.last()).ttft}
 	}
-	longFirst := make(chan time.Time, 1)
+	longFirst := make(chan start, 1)
 	go func() { longFirst <- firstToken(long) }()
 	require.Eventually(t, func() bool { // the long one is in the queue or in the batch
 		m := s.scrape()
 		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting") >= 3
 	}, 10*time.Second, time.Millisecond)
 	first := firstToken(short)
-	behind := (<-longFirst).Sub(first)
+	late := <-longFirst
+	prefill = late.ttft
+	require.Positive(t, prefill)
+	behind := late.at.Sub(first.at)
 	require.Positive(t, behind, "the short one's first token comes before the long one's")
 	for range 2 {
 		e := <-running
@@ -78,7 +88,7 @@ func longestGapBesideAPrefill(t *testing.T, s *server, long obj) (ms float64) {
 			ms = max(ms, e.At[i].Sub(e.At[i-1]).Seconds()*1000)
 		}
 	}
-	return ms
+	return ms, prefill
 }
 
 func TestO51HealthStaysQuick(t *testing.T) {
@@ -155,6 +165,9 @@ func TestO54AbortsAreCounted(t *testing.T) {
 	require.EqualValues(t, 2, grew("abort"))
 	require.EqualValues(t, 1, grew("error"))
 	require.EqualValues(t, 3, sum(after, "http_requests_total", `status="4xx"`)-sum(before, "http_requests_total", `status="4xx"`))
+	require.EqualValues(t, 11, sum(after, "troupe:requests_received_total"))
+	require.EqualValues(t, 11, sum(after, "troupe:requests_finished_total"), "received = stop + length + abort + error + refused")
+	require.EqualValues(t, 3, finished(after, "refused"))
 	for h, population := range map[string]float64{
 		"request_prompt_tokens": 8, "request_generation_tokens": 8, "e2e_request_latency_seconds": 5, "request_inference_time_seconds": 5,
 	} {

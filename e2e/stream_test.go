@@ -176,6 +176,16 @@ func TestO20FirstDeltaHasTheRole(t *testing.T) {
 		require.True(t, strings.HasPrefix(event, "data: "), "%q", event)
 		require.NotContains(t, event, "\n")
 	}
+	text := s.stream("/v1/completions", obj{"model": "understudy", "prompt": "Hello", "max_tokens": 8, "n": 2, "temperature": 1})
+	require.NotContains(t, text.Raw, `"role"`)
+	for _, c := range text.Chunks {
+		require.Equal(t, "text_completion", c["object"])
+		for _, k := range []string{"id", "created", "model"} {
+			require.Equal(t, text.Chunks[0][k], c[k], k)
+		}
+	}
+	require.NotEmpty(t, text.finish(0))
+	require.NotEmpty(t, text.finish(1))
 }
 
 // twins checks that a request gives the same text streaming or not, and returns it.
@@ -232,6 +242,10 @@ func TestO23CutInsideACharacter(t *testing.T) {
 		require.Equal(t, "length", choice(o, 0)["finish_reason"])
 		require.Equal(t, limit, usage(o, "completion_tokens"))
 		require.True(t, utf8.ValidString(text))
+		for seed := range 4 { // other characters, cut anywhere
+			raw := obj{"model": "understudy", "prompt": "x", "max_tokens": limit, "temperature": 2, "seed": seed, "ignore_eos": true, "allowed_token_ids": idsOf(s, "漢字é😀")}
+			require.NotContains(t, twins(t, s, "/v1/completions", raw), "\uFFFD")
+		}
 	}
 }
 
@@ -256,20 +270,32 @@ func TestO24ErrorsBeforeAndAfterTheFirstByte(t *testing.T) {
 
 	fault := obj{"model": "understudy", "messages": user("Count to forty."), "max_tokens": 60, "temperature": 0,
 		"stream_options": obj{"include_usage": true}, "vllm_xargs": obj{"troupe_fault": "panic-in-sampling", "troupe_fault_after": 3}}
-	before := s.scrape()
-	e := s.stream("/v1/chat/completions", fault)
+	var e *sse
+	var before, after map[string]float64
+	neighbour(t, s, func() {
+		before = s.scrape()
+		e = s.stream("/v1/chat/completions", fault)
+		after = s.scrape()
+	})
 	require.True(t, e.Done, "the stream ends with [DONE] after an error too: %s", e.Raw)
 	errObj, ok := e.last()["error"].(obj)
 	require.True(t, ok, "%s", e.Raw)
 	require.EqualValues(t, 500, errObj["code"])
 	require.Equal(t, "Internal server error", errObj["message"])
+	require.Equal(t, e.Chunks[0]["id"], errObj["request_id"])
 	require.Empty(t, e.finish(0))
 	require.NotEmpty(t, e.text(0))
-	after := s.scrape()
 	const series = "vllm:request_success_total"
 	require.EqualValues(t, 1, sum(after, series, `finished_reason="error"`)-sum(before, series, `finished_reason="error"`))
-	const tokens = "vllm:generation_tokens_total"
-	require.EqualValues(t, 3, sum(after, tokens)-sum(before, tokens), "the failed request is booked with its tokens so far")
-	o, _ := s.chat(obj{"model": "understudy", "messages": user("What is the capital of France?"), "temperature": 0})
-	require.Contains(t, content(o, 0), "Paris")
+	require.EqualValues(t, 3, sum(after, "vllm:request_generation_tokens_sum")-sum(before, "vllm:request_generation_tokens_sum"),
+		"the failed request is booked with its tokens so far")
+
+	whole := s.do("POST", "/v1/chat/completions", body(with(fault, obj{"stream_options": nil})), "X-Request-Id", "failed-1")
+	require.Equal(t, 500, whole.Status)
+	errObj = s.parse(whole.Body)["error"].(obj)
+	require.Equal(t, "failed-1", errObj["request_id"])
+	text := s.do("POST", "/v1/completions", body(obj{"model": "understudy", "prompt": "x", "vllm_xargs": obj{"troupe_fault": "panic-in-sampling"}}))
+	require.Equal(t, 500, text.Status)
+	require.NotEmpty(t, s.parse(text.Body)["error"].(obj)["request_id"], "without an id of the client's too")
+	alive(t, s)
 }

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +139,7 @@ func TestO37OddCharacters(t *testing.T) {
 func TestO38BodiesThatAreNotWhatTheySay(t *testing.T) {
 	s := serve(t)
 	deep := strings.Repeat("[", 200_000)
+	var walls []time.Duration
 	for name, raw := range map[string]string{
 		"gbk":             "{\"model\":\"understudy\",\"messages\":[{\"role\":\"user\",\"content\":\"\xc4\xe3\xba\xc3\"}]}",
 		"empty":           "",
@@ -161,10 +165,13 @@ func TestO38BodiesThatAreNotWhatTheySay(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, 400, r.Status, "%s: %s", name, r.Body)
 		require.Less(t, r.Wall, 5*time.Second, name)
+		walls = append(walls, r.Wall)
 		require.True(t, json.Valid(r.Body), name)
 		require.NotContains(t, string(r.Body), "goroutine", name)
 		require.NotContains(t, string(r.Body), ".go:", name)
 	}
+	slices.Sort(walls)
+	require.Less(t, walls[len(walls)*9/10], time.Second, "they are refused within a second")
 	ok := `{"model":"understudy","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`
 	require.Equal(t, 415, s.do("POST", "/v1/chat/completions", ok, "Content-Encoding", "gzip").Status)
 	require.Equal(t, 400, s.do("POST", "/v1/chat/completions", ok, "Content-Type", "text/plain").Status)
@@ -175,6 +182,7 @@ func TestO38BodiesThatAreNotWhatTheySay(t *testing.T) {
 
 func TestO39PromptLongerThanTheContext(t *testing.T) {
 	s := serve(t)
+	before := sum(s.scrape(), "vllm:iteration_tokens_total_count")
 	e := s.refused(400, "/v1/chat/completions", body(obj{"model": "understudy", "messages": user(strings.Repeat("word ", 20000)), "max_tokens": 5}))
 	require.Contains(t, e["message"], "maximum context length is 1024 tokens")
 	require.Contains(t, e["message"], "5 output tokens")
@@ -189,6 +197,8 @@ func TestO39PromptLongerThanTheContext(t *testing.T) {
 		require.Contains(t, e["message"], "maximum context length is 1024 tokens")
 		require.Equal(t, "context_length_exceeded", e["reason"])
 	}
+
+	require.Equal(t, before, sum(s.scrape(), "vllm:iteration_tokens_total_count"), "no step was made for what is refused")
 
 	cut, _ := s.complete(obj{"model": "understudy", "prompt": strings.Repeat("word ", 2000), "max_tokens": 2, "truncate_prompt_tokens": 100})
 	require.Equal(t, 100, usage(cut, "prompt_tokens"))
@@ -207,7 +217,8 @@ func TestO40LargeBodiesAndHeaders(t *testing.T) {
 	}
 	require.Less(t, sum(s.scrape(), "process_resident_memory_bytes"), 400e6, "memory after 100 bodies of 8 MB")
 	require.Equal(t, 200, s.do("POST", "/v1/chat/completions", body(obj{"messages": user("hi"), "max_tokens": 1}),
-		"Authorization", "Bearer "+strings.Repeat("k", 12_000)).Status)
+		"Authorization", "Bearer "+strings.Repeat("k", 12_000), "Cookie", strings.Repeat("c", 6_000)).Status, "18 KB of headers")
+	require.Equal(t, 200, s.do("POST", "/v1/chat/completions", body(obj{"messages": user("hi"), "max_tokens": 1, "metadata": obj{"pad": strings.Repeat("x", 34_000_000)}})).Status)
 
 	huge := io.MultiReader(strings.NewReader(`{"messages":[{"role":"user","content":"`), io.LimitReader(zeros{}, 200<<20))
 	resp, err := http.Post(s.URL+"/v1/chat/completions", "application/json", huge)
@@ -247,6 +258,16 @@ func TestO56LabelsCannotExplode(t *testing.T) {
 	after := s.scrape()
 	require.Less(t, len(after)-before, 20, "new samples")
 	require.EqualValues(t, 1000, sum(after, "http_requests_total", `handler="none"`, `method="GET"`, `status="4xx"`), "unknown paths share one label")
+	keys := filepath.Join(t.TempDir(), "keys.yaml")
+	require.NoError(t, os.WriteFile(keys, []byte("keys: [{name: team-a, key: sk-a}]"), 0o600))
+	keyed := serve(t, "--api-keys-file", keys)
+	for i := range 50 {
+		require.Equal(t, 401, keyed.do("POST", "/v1/completions", `{}`, bearer(fmt.Sprint("sk-", i))...).Status)
+	}
+	const received = "troupe:requests_received_total"
+	m := keyed.scrape()
+	require.EqualValues(t, 50, sum(m, received, `key=""`), "strangers share one label")
+	require.EqualValues(t, 50, sum(m, received))
 	escaped := serve(t, "--served-model-name", "quo\"te\nline")
 	require.Positive(t, sum(escaped.scrape(), "vllm:cache_config_info")) // parsing is the check
 }
