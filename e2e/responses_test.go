@@ -49,9 +49,9 @@ func collect(t *testing.T, c openai.Client, params responses.ResponseNewParams) 
 	return types, text, last
 }
 
-// TestResponsesWithTheGoClient: the order and numbers of events, twins, and where
-// usage and metrics are.
-func TestResponsesWithTheGoClient(t *testing.T) {
+// TestO46ResponseEvents: their order, their numbers, and that they say the same as
+// the answer in one piece.
+func TestO46ResponseEvents(t *testing.T) {
 	s := serve(t, "--enable-per-request-metrics")
 	c := goClient(s, "unused")
 	params := ask("What is the capital of France?")
@@ -59,7 +59,6 @@ func TestResponsesWithTheGoClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, whole.OutputText(), "Paris")
 	require.EqualValues(t, "completed", whole.Status)
-	requireRawMetrics(t, whole.JSON.ExtraFields["metrics"].Raw())
 
 	types, text, streamed := collect(t, c, params)
 	require.Equal(t, "created in_progress output_item.added content_part.added", strings.Join(types[:4], " "))
@@ -71,13 +70,41 @@ func TestResponsesWithTheGoClient(t *testing.T) {
 	require.Equal(t, whole.OutputText(), streamed.OutputText())
 	require.Equal(t, whole.Usage.InputTokens, streamed.Usage.InputTokens)
 	require.Equal(t, whole.Usage.OutputTokens, streamed.Usage.OutputTokens)
-	requireRawMetrics(t, streamed.JSON.ExtraFields["metrics"].Raw())
 
-	params = ask("Write a long story.")
+	var apiErr *openai.Error
+	_, err = c.Responses.New(context.Background(), responses.ResponseNewParams{Model: "nope", Input: params.Input})
+	require.ErrorAs(t, err, &apiErr)
+	require.Equal(t, 404, apiErr.StatusCode)
+	_, err = c.Responses.Get(context.Background(), whole.ID, responses.ResponseGetParams{})
+	require.ErrorAs(t, err, &apiErr, "nothing is kept by default")
+	require.Equal(t, 404, apiErr.StatusCode)
+}
+
+// TestO08ResponseMetrics: at the top of the body, and in the last event only.
+func TestO08ResponseMetrics(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	c := goClient(s, "unused")
+	params := ask("Say hello.")
 	params.MaxOutputTokens = openai.Int(16)
-	whole, err = c.Responses.New(context.Background(), params)
+	whole, err := c.Responses.New(context.Background(), params)
 	require.NoError(t, err)
-	types, _, streamed = collect(t, c, params)
+	requireRawMetrics(t, whole.JSON.ExtraFields["metrics"].Raw())
+	_, _, streamed := collect(t, c, params) // sees to it that the first ones have none
+	requireRawMetrics(t, streamed.JSON.ExtraFields["metrics"].Raw())
+	raw := s.stream("/v1/responses", obj{"input": "Say hello.", "max_output_tokens": 16}).Raw
+	require.Equal(t, 1, strings.Count(raw, `"metrics":`))
+	require.NotContains(t, raw, "[DONE]")
+}
+
+// TestO19CutResponses: the last event of an answer that was cut has the bill too.
+func TestO19CutResponses(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics")
+	c := goClient(s, "unused")
+	params := ask("Write a long story.")
+	params.MaxOutputTokens = openai.Int(16)
+	whole, err := c.Responses.New(context.Background(), params)
+	require.NoError(t, err)
+	types, _, streamed := collect(t, c, params)
 	require.Equal(t, "incomplete", types[len(types)-1])
 	for _, r := range []responses.Response{*whole, streamed} {
 		require.EqualValues(t, "incomplete", r.Status)
@@ -86,14 +113,6 @@ func TestResponsesWithTheGoClient(t *testing.T) {
 		require.Positive(t, r.Usage.InputTokens)
 		requireRawMetrics(t, r.JSON.ExtraFields["metrics"].Raw())
 	}
-
-	_, err = c.Responses.New(context.Background(), responses.ResponseNewParams{Model: "nope", Input: params.Input})
-	var apiErr *openai.Error
-	require.ErrorAs(t, err, &apiErr)
-	require.Equal(t, 404, apiErr.StatusCode)
-	_, err = c.Responses.Get(context.Background(), whole.ID, responses.ResponseGetParams{})
-	require.ErrorAs(t, err, &apiErr, "nothing is kept by default")
-	require.Equal(t, 404, apiErr.StatusCode)
 }
 
 // TestResponsesAreCountedLikeChats: one call that ends and one that is refused.
@@ -176,4 +195,22 @@ func TestCancelAKeptResponse(t *testing.T) {
 	}
 	require.NoError(t, stream.Err())
 	require.Equal(t, "response.failed cancelled", last)
+}
+
+// TestResponseInTheBackground: its client polls for it.
+func TestResponseInTheBackground(t *testing.T) {
+	s := serve(t, "--enable-response-store")
+	c := goClient(s, "unused")
+	params := ask("What is the capital of France?")
+	params.Background = openai.Bool(true)
+	r, err := c.Responses.New(context.Background(), params)
+	require.NoError(t, err)
+	require.EqualValues(t, "in_progress", r.Status)
+	s.eventually(func() bool {
+		r, err = c.Responses.Get(context.Background(), r.ID, responses.ResponseGetParams{})
+		require.NoError(t, err)
+		return r.Status == "completed"
+	}, "it comes to its end")
+	require.Contains(t, r.OutputText(), "Paris")
+	requireIdle(t, s)
 }
