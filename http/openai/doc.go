@@ -1,10 +1,12 @@
 // Package openai turns the OpenAI API's JSON into Troupe's vocabulary and back.
 //
-// In: [ParseChat], [ParseCompletion], [ParseTokenize] and [ParseDetokenize] take
+// In: [ParseChat], [ParseCompletion], [ParseResponse], [ParseTokenize] and [ParseDetokenize] take
 // a body and return an [infer.Request] (or its like) with a [Reply], or an
 // *infer.Error that names the field, the limit and the value. Out: a [Reply]
 // makes the writers of its answer: a [Collector] for one body, a [Stream] for
-// server-sent events. Everything here is a pure function of its arguments: ids,
+// server-sent events. What comes from the Responses API has writers of its own,
+// [ResponseBody] and [ResponseStream], which keep the output's items: each kind of
+// item writes itself. Everything here is a pure function of its arguments: ids,
 // times and limits come in as [Envelope] and [Profile].
 //
 // # What a body may look like
