@@ -27,30 +27,43 @@ type parameters struct {
 	Properties  map[string]json.RawMessage `json:"properties"`
 	Defs        map[string]json.RawMessage `json:"$defs"`
 	Definitions map[string]json.RawMessage `json:"definitions"`
+
+	found map[string][]string // what types returned: an output may ask very often
 }
 
 // parametersOf returns nothing for a tool without a usable schema.
-func parametersOf(t *Tool) parameters {
+func parametersOf(t *Tool) *parameters {
 	var p parameters
 	if t == nil || json.Unmarshal(t.Parameters, &p) != nil {
-		return parameters{}
+		p = parameters{}
 	}
-	return p
+	p.found = map[string][]string{}
+	return &p
 }
 
+var stringOnly = []string{"string"}
+
 // types returns the JSON types that a parameter may have, "string" if nothing is known.
-func (p parameters) types(name string) []string {
-	w := typeWalk{parameters: p, left: maxSchemas, seen: map[string]bool{}}
-	w.visit(p.Properties[name])
-	if len(w.types) == 0 {
-		return []string{"string"}
+func (p *parameters) types(name string) []string {
+	schema, declared := p.Properties[name]
+	if !declared {
+		return stringOnly
 	}
-	return w.types
+	types, ok := p.found[name]
+	if !ok {
+		w := typeWalk{parameters: p, left: maxSchemas, seen: map[string]bool{}}
+		w.visit(schema)
+		if types = w.types; len(types) == 0 {
+			types = stringOnly
+		}
+		p.found[name] = types
+	}
+	return types
 }
 
 // typeWalk collects the types of one parameter.
 type typeWalk struct {
-	parameters
+	*parameters
 	types []string
 	left  int             // schemas that may still be visited
 	seen  map[string]bool // references, which may lead in circles

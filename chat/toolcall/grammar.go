@@ -17,7 +17,8 @@ type Choice struct {
 //
 //	Begin call (Separator call)* End
 //
-// It is plain data for a grammar compiler. A grammar of literals and schemas follows
+// Such an output has no content: what is left as content of one that was cut is the start
+// of a call. It is plain data for a grammar compiler. A grammar of literals and schemas follows
 // directly; arguments may have any white space that JSON allows.
 type Form struct {
 	// Format names the parser that reads such an output.

@@ -52,10 +52,11 @@ type xml struct {
 	start int             // length of that tag
 	owed  bool            // </tool_call> may follow the last call
 
-	params parameters
-	given  map[string]bool // declared parameters that came
-	count  int             // parameters that came
-	object *value          // xmlJSON, and behind it
+	schemas map[string]*parameters // by tool; read once, an output may call very often
+	params  *parameters            // of the open call
+	given   map[string]bool        // declared parameters that came
+	count   int                    // parameters that came
+	object  *value                 // xmlJSON, and behind it
 
 	types []string
 	pend  []byte // text that may be the end of the value
@@ -65,7 +66,7 @@ type xml struct {
 }
 
 func newXML(out *sink) *xml {
-	x := &xml{out: out}
+	x := &xml{out: out, schemas: map[string]*parameters{}}
 	x.text()
 	return x
 }
@@ -188,7 +189,14 @@ func (x *xml) stepName(c byte) {
 
 func (x *xml) open(name string) {
 	x.out.start(name)
-	x.params, x.given, x.count, x.object = parametersOf(x.out.tools[name]), map[string]bool{}, 0, nil
+	tool := x.out.tools[name]
+	if tool == nil {
+		name = "" // unknown tools share an empty schema
+	}
+	if x.schemas[name] == nil {
+		x.schemas[name] = parametersOf(tool)
+	}
+	x.params, x.given, x.count, x.object = x.schemas[name], map[string]bool{}, 0, nil
 	x.body()
 }
 
