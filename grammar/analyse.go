@@ -27,6 +27,47 @@ func (b *builder) analyse() {
 		func(i int) { b.nullable[i] = true })
 	fix(b.base, n, func(i int) bool { return !b.productive[i] && b.isProductive(b.exprs[i]) },
 		func(i int) { b.productive[i] = true })
+	// A few passes raise the lower bounds far enough: they only sharpen caches.
+	b.least = make([]int, n)
+	for range 4 {
+		for i := range n {
+			b.least[i] = 1
+			if i >= b.base {
+				b.least[i] = b.shortest(b.exprs[i])
+			}
+		}
+	}
+}
+
+// shortest returns a lower bound for the bytes of a text of e.
+func (b *builder) shortest(e *expr) int {
+	n := 0
+	switch e.kind {
+	case kindSet:
+		n = 1
+	case kindLit:
+		n = len(e.lit)
+	case kindCat:
+		for _, s := range e.subs {
+			if n += b.shortest(s); n >= maxTokenBytes {
+				break
+			}
+		}
+	case kindAlt:
+		n = maxTokenBytes
+		for _, s := range e.subs {
+			n = min(n, b.shortest(s))
+		}
+	case kindRepeat:
+		if e.min > 0 {
+			n = min(e.min, maxTokenBytes) * b.shortest(e.subs[0])
+		}
+	case kindRef:
+		if e.rule < len(b.least) {
+			n = b.least[e.rule]
+		}
+	}
+	return min(n, maxTokenBytes)
 }
 
 func grow(s []bool, n int, v bool) []bool {

@@ -16,6 +16,7 @@ type builder struct {
 	steps int // spent, of maxSteps
 
 	nullable, productive []bool
+	least                []int // by rule: bytes of its shortest text, or fewer
 	nonEmptyOf           map[int]int
 
 	interned map[node]int32 // byte nodes and calls
@@ -280,7 +281,10 @@ func weight(e *expr) int {
 func (b *builder) lowerLoop(body *expr, lo, hi int, next int32) int32 {
 	outer, id := b.inLoop, int32(len(b.loops))
 	b.inLoop = id
-	b.loops = append(b.loops, loop{min: int32(lo), max: int32(hi), exit: returnNode})
+	b.loops = append(b.loops, loop{
+		min: int32(lo), max: int32(hi), exit: returnNode,
+		bytes: int32(max(1, min(b.shortest(body), maxTokenBytes))), free: body == freeChar,
+	})
 	head := b.emit(node{op: opLoop, arg: id})
 	round := b.emit(node{op: opRound, arg: id})
 	first := b.lower(body, round)

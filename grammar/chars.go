@@ -165,8 +165,10 @@ func jsonText(s string) *expr {
 	return cat(append(parts, lit(plain))...)
 }
 
-// jsonChar matches one character of a JSON string with every escape that there
+// freeChar matches one character of a JSON string with every escape that there
 // is; surrogates only in pairs.
+var freeChar = jsonChar()
+
 func jsonChar() *expr {
 	hex := &expr{kind: kindSet}
 	hex.set.add('0', '9')

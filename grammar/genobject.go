@@ -112,6 +112,7 @@ func (c *schemaCompiler) genOthers(s *schema, props []property) (*expr, *infer.E
 	if err != nil || value.kind == kindNever {
 		return never, err
 	}
+	value = c.once(value)
 	name := ref(ruleString)
 	if len(props) > 0 {
 		inside, err := c.otherNames(namesOf(props))
@@ -145,7 +146,7 @@ func (c *schemaCompiler) genPatternProperty(s *schema, props []property) (*expr,
 	if err != nil {
 		return nil, err
 	}
-	return join(cat(lit(`"`), name, lit(`"`), colon), value), nil
+	return join(cat(lit(`"`), name, lit(`"`), colon), c.once(value)), nil
 }
 
 // otherNames matches names that are not in the sorted list, as they are written
@@ -156,7 +157,7 @@ func (c *schemaCompiler) otherNames(sorted []string) (*expr, *infer.Error) {
 	for _, n := range sorted {
 		list = append(list, []rune(n))
 	}
-	return c.otherThan(list, star(jsonChar()))
+	return c.otherThan(list, star(freeChar))
 }
 
 func (c *schemaCompiler) otherThan(list [][]rune, rest *expr) (*expr, *infer.Error) {

@@ -42,7 +42,7 @@ func (c *schemaCompiler) genString(s *schema) (*expr, *infer.Error) {
 	case s.length == anyCount:
 		return ref(ruleString), nil
 	default:
-		inside = repeat(jsonChar(), s.length.min, s.length.max)
+		inside = repeat(freeChar, s.length.min, s.length.max)
 	}
 	if err != nil {
 		return nil, err

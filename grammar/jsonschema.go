@@ -217,12 +217,24 @@ func (c *schemaCompiler) genArray(s *schema) (*expr, *infer.Error) {
 		if rest, err = c.gen(item); err != nil {
 			return nil, err
 		}
+		rest = c.once(rest)
 	}
 	body := listOf(items, rest, s.itemCount)
 	if body.kind == kindNever {
 		return c.never(s, "its items can't be that many"), nil
 	}
 	return cat(lit("["), body, lit("]")), nil
+}
+
+// once makes e a rule if it is large: it is about to be used more than once, and
+// copies of copies would grow with every level.
+func (c *schemaCompiler) once(e *expr) *expr {
+	if e.kind == kindNever || e.kind == kindRef || weight(e) < 4 {
+		return e
+	}
+	r := c.newRule()
+	c.exprs[r] = e
+	return ref(r)
 }
 
 // listOf matches items, then any number of rest, with commas between; count

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,7 @@ type binding struct {
 	shards [cacheShards]shard
 	limit  int // bytes of each shard
 
-	mu         sync.Mutex // serialises writers of locals
+	mu         sync.Mutex // held by who computes a local
 	locals     atomic.Pointer[map[int32]*local]
 	localBytes int
 	localLimit int
@@ -35,9 +36,7 @@ type shard struct {
 type maskKey struct {
 	stack uint64
 	pc    int32
-	// lo and hi are the rounds still needed and still possible of the loop that
-	// pc is in, cut to what a token can do.
-	lo, hi int32
+	left  rounds
 }
 
 // maskEntry holds tokens: as bits if they are many.
@@ -48,7 +47,7 @@ type maskEntry struct {
 }
 
 func newBinding(p *program, v *Vocabulary, cacheBytes int) *binding {
-	b := &binding{p: p, v: v, limit: cacheBytes / 2 / cacheShards, localLimit: cacheBytes / 2}
+	b := &binding{p: p, v: v, limit: cacheBytes / 4 / cacheShards, localLimit: cacheBytes - cacheBytes/4}
 	for i := range b.shards {
 		b.shards[i].entries = map[maskKey]maskEntry{}
 	}
@@ -63,9 +62,12 @@ func (b *binding) addMask(dst []uint64, t thread) {
 	}
 	if b.p.wide[t.pc] {
 		if l := b.local(t.pc); l.reach+depthOf(t.frame) <= MaxDepth {
-			_, hi := b.rounds(t, maxTokenBytes)
-			l.addTo(dst, hi)
-			if len(l.escapes) > 0 {
+			most := int32(-1)
+			if id := b.p.loopOf[t.pc]; id >= 0 && b.p.loops[id].max >= 0 {
+				most = b.p.loops[id].max - t.count
+			}
+			l.addTo(dst, most)
+			if l.leaves {
 				b.lookUp(dst, t, l)
 			}
 			return
@@ -74,36 +76,20 @@ func (b *binding) addMask(dst []uint64, t thread) {
 	b.lookUp(dst, t, nil)
 }
 
-// rounds returns how many rounds t's loop still needs, and how many it may
-// still make (-1 if it is in no loop), both cut to limit.
-func (b *binding) rounds(t thread, limit int32) (lo, hi int32) {
-	id := b.p.loopOf[t.pc]
-	if id < 0 {
-		return 0, -1
-	}
-	l := &b.p.loops[id]
-	lo, hi = min(max(l.min-t.count, 0), limit), limit
-	if l.max >= 0 {
-		hi = min(l.max-t.count, limit)
-	}
-	return lo, hi
-}
-
 // lookUp sets the bits of a cached walk of t: the whole walk, or what follows
 // the escapes of l.
 func (b *binding) lookUp(dst []uint64, t thread, l *local) {
-	limit := int32(b.v.longest) + 1
-	if l != nil {
-		limit = l.furthest + 1
+	left := b.p.left(t.pc, t.count, b.v.longest)
+	if l != nil { // no escape takes more rounds than furthest
+		left.least, left.most = min(left.least, l.furthest+1), min(left.most, l.furthest+1)
 	}
-	lo, hi := b.rounds(t, limit)
-	key := maskKey{hashOf(t.frame), t.pc, lo, hi}
+	key := maskKey{hashOf(t.frame), t.pc, left}
 	s := &b.shards[mix(key.stack, uint64(key.pc))%cacheShards]
 	s.mu.RLock()
 	e, ok := s.entries[key]
 	s.mu.RUnlock()
-	if !ok || !sameStack(e.stack, t.frame) {
-		e = b.compute(t, l)
+	if !ok || !sameMasks(e.stack, t.frame) {
+		e = b.compute(t, l, left)
 		s.put(key, e, b.limit)
 	}
 	orBits(dst, e.bits)
@@ -121,20 +107,14 @@ func (s *shard) put(key maskKey, e maskEntry, limit int) {
 	s.entries[key] = e
 }
 
-func (b *binding) compute(t thread, l *local) maskEntry {
+func (b *binding) compute(t thread, l *local, left rounds) maskEntry {
 	w := newWalker(b.p, b.v)
 	defer w.release()
 	if l == nil {
 		w.subtree(0, []thread{t})
 	} else {
-		lo, hi := b.rounds(t, l.furthest+1)
 		w.init = w.enter(w.init[:0], 0, returnFrom(t.frame))
-		for _, e := range l.escapes {
-			if e.rounds >= lo && (hi < 0 || e.rounds <= hi) && len(w.init) > 0 {
-				w.mark(e.at, w.init)
-				w.subtree(e.at, w.init)
-			}
-		}
+		w.afterEscapes(l, left, b.p.loopOf[t.pc] >= 0)
 	}
 	e := maskEntry{stack: t.frame}
 	if words := b.v.MaskWords(); len(w.ids) > 2*words {
@@ -146,31 +126,29 @@ func (b *binding) compute(t thread, l *local) maskEntry {
 	return e
 }
 
-// local returns the local of a wide node, from the vocabulary if the node is
-// the prelude's: then all grammars share it.
+// local returns the local of a wide node. Those of the prelude, and of loops
+// like the one in the prelude, are the vocabulary's.
 func (b *binding) local(pc int32) *local {
 	if pc < b.p.shared {
-		slot := &b.v.shared[pc]
-		if l := slot.Load(); l != nil {
-			return l
-		}
-		l := localWalk(b.p, b.v, pc)
-		slot.Store(l)
-		return l
+		return b.v.shared[pc]
+	}
+	if id := b.p.loopOf[pc]; id >= 0 && b.p.loops[id].free && b.p.loops[id].body == pc {
+		return b.v.free
 	}
 	if l := (*b.locals.Load())[pc]; l != nil {
 		return l
 	}
-	l := localWalk(b.p, b.v, pc)
-	b.mu.Lock()
+	b.mu.Lock() // one walk serves all who wait for it
 	defer b.mu.Unlock()
+	if l := (*b.locals.Load())[pc]; l != nil {
+		return l
+	}
+	l := localWalk(b.p, b.v, pc)
 	next := map[int32]*local{pc: l}
 	if b.localBytes += l.size(); b.localBytes > b.localLimit {
 		b.localBytes = l.size()
 	} else {
-		for k, v := range *b.locals.Load() {
-			next[k] = v
-		}
+		maps.Copy(next, *b.locals.Load())
 	}
 	b.locals.Store(&next)
 	return l

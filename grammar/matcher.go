@@ -21,10 +21,12 @@ type Matcher struct {
 // newMatcher starts at the root of b's program.
 func newMatcher(b *binding) *Matcher {
 	m := &Matcher{b: b, starts: []int32{0}}
-	s := stepper{p: b.p}
+	s := m.stepper()
 	m.threads = s.enter(nil, 0, thread{nil, b.p.root, 0})
 	return m
 }
+
+func (m *Matcher) stepper() stepper { return stepper{p: m.b.p, longest: m.b.v.longest} }
 
 func (m *Matcher) current() []thread { return m.threads[m.starts[len(m.starts)-1]:] }
 
@@ -64,7 +66,7 @@ func (m *Matcher) Allowed(token int32) bool {
 
 // follow returns the threads after some bytes, in scratch memory.
 func (m *Matcher) follow(text []byte) []thread {
-	s := stepper{p: m.b.p}
+	s := m.stepper()
 	set := m.current()
 	for i, c := range text {
 		out := &m.scratch[i&1]
@@ -147,7 +149,7 @@ const maxForced = 1024
 // if there is a choice, one of them being to end. The caller owns them.
 func (m *Matcher) Forced() []byte {
 	var out []byte
-	s := stepper{p: m.b.p}
+	s := m.stepper()
 	set := m.current()
 	for len(out) < maxForced {
 		c, ok := m.onlyByte(set)

@@ -16,14 +16,15 @@ const (
 	ruleAny            // ruleAny+d: a value that nests at most d deep
 	ruleObject  = ruleAny + anyDepth + 1
 	ruleArray   = ruleObject + 1
+	ruleFree    = ruleArray + 1 // a counted loop over freeChar, for its local
 )
 
 var prelude = sync.OnceValue(func() *program {
 	b := from(bare(), Options{})
-	for range ruleArray + 1 {
+	for range ruleFree + 1 {
 		b.newRule()
 	}
-	b.exprs[ruleString] = cat(lit(`"`), star(jsonChar()), lit(`"`))
+	b.exprs[ruleString] = cat(lit(`"`), star(freeChar), lit(`"`))
 	b.exprs[ruleNumber] = anyNumber()
 	b.exprs[ruleInteger] = intRange(big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64))
 	for d := range anyDepth + 1 {
@@ -35,9 +36,10 @@ var prelude = sync.OnceValue(func() *program {
 	}
 	b.exprs[ruleObject] = alt(lit("{}"), objectOf(ref(ruleAny+anyDepth-1)))
 	b.exprs[ruleArray] = alt(lit("[]"), arrayOf(ref(ruleAny+anyDepth-1)))
+	b.exprs[ruleFree] = repeat(freeChar, 0, maxRepeat)
 	p, err := b.build(ruleAny + anyDepth)
 	if err != nil {
-		panic(err)
+		panic(err) // nothing from outside is in it
 	}
 	return p
 })

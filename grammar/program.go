@@ -37,6 +37,11 @@ type loop struct {
 	head     int32
 	body     int32
 	exit     int32
+	// bytes is how many bytes a round has at least, 1 or more.
+	bytes int32
+	// free marks a loop over any character of a JSON string: all of them are
+	// alike, so that a vocabulary keeps one local for all.
+	free bool
 }
 
 // Nodes that every program has.
@@ -64,7 +69,7 @@ type program struct {
 	// join says that a node can be reached in more than one way, so that
 	// threads may meet there.
 	join []bool
-	// wide marks byte nodes that most of a vocabulary passes.
+	// wide marks byte nodes that much of a vocabulary passes.
 	wide []bool
 	// shared is how many nodes at the start are the prelude's.
 	shared int32
@@ -105,7 +110,24 @@ func (p *program) only(n *node) (byte, bool) {
 	return byte(found), found >= 0
 }
 
-// isWide reports whether n accepts most printable characters.
+// left returns what is left of the loop that node pc is in after some rounds.
+// A token of at most longest bytes ends the current round and then makes
+// longest/bytes more.
+func (p *program) left(pc, count int32, longest int) rounds {
+	id := p.loopOf[pc]
+	if id < 0 {
+		return rounds{}
+	}
+	l := &p.loops[id]
+	limit := int32(longest)/l.bytes + 2
+	out := rounds{min(max(l.min-count, 0), limit), limit}
+	if l.max >= 0 {
+		out.most = min(l.max-count, limit)
+	}
+	return out
+}
+
+// isWide reports whether n accepts many printable characters.
 func (p *program) isWide(n *node) bool {
 	count := 0
 	for b := byte(' '); b < 0x7f; b++ {
@@ -113,5 +135,5 @@ func (p *program) isWide(n *node) bool {
 			count++
 		}
 	}
-	return count >= 48
+	return count >= 8
 }

@@ -4,11 +4,16 @@ package grammar
 // shared by all threads above them; nil is the bottom of the stack.
 type frame struct {
 	parent *frame
-	hash   uint64 // of the whole stack
+	hash   uint64 // of the whole stack, as far as a token can feel it
 	ret    int32  // where to go on
 	count  int32  // rounds of the loop that ret is in
+	left   rounds // what is left of that loop, for masks
 	depth  int32  // 1 for the lowest frame
 }
+
+// rounds says how many rounds a loop still needs and how many it may still
+// make, both cut to what one token can make of them. No loop: all zero.
+type rounds struct{ least, most int32 }
 
 func depthOf(f *frame) int32 {
 	if f == nil {
@@ -30,10 +35,21 @@ func mix(h, v uint64) uint64 {
 	return h ^ h>>32
 }
 
-// sameStack compares two stacks by what they hold.
+// sameStack compares two stacks by all they hold.
 func sameStack(a, b *frame) bool {
 	for a != b {
 		if a == nil || b == nil || a.hash != b.hash || a.ret != b.ret || a.count != b.count {
+			return false
+		}
+		a, b = a.parent, b.parent
+	}
+	return true
+}
+
+// sameMasks compares two stacks as far as a token can feel the difference.
+func sameMasks(a, b *frame) bool {
+	for a != b {
+		if a == nil || b == nil || a.hash != b.hash || a.ret != b.ret || a.left != b.left {
 			return false
 		}
 		a, b = a.parent, b.parent
@@ -53,6 +69,8 @@ type thread struct {
 // the frames, and for walks over the vocabulary, which throw them away.
 type stepper struct {
 	p *program
+	// longest is the bytes of the longest token.
+	longest int
 	// slab is where a walk takes frames from, nil for matchers.
 	slab *slab
 	// over is set when threads had to be dropped: see maxThreads.
@@ -96,9 +114,11 @@ func (s *stepper) push(t thread, ret int32) *frame {
 	if s.slab != nil {
 		f = s.slab.next()
 	}
+	left := s.p.left(ret, t.count, s.longest)
+	h := mix(hashOf(t.frame), uint64(uint32(ret)))
 	*f = frame{
-		parent: t.frame, ret: ret, count: t.count, depth: depthOf(t.frame) + 1,
-		hash: mix(hashOf(t.frame), uint64(uint32(ret))<<32|uint64(uint32(t.count))),
+		parent: t.frame, ret: ret, count: t.count, left: left, depth: depthOf(t.frame) + 1,
+		hash: mix(h, uint64(uint32(left.least))<<32|uint64(uint32(left.most))),
 	}
 	return f
 }

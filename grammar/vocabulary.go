@@ -3,11 +3,10 @@ package grammar
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 )
 
-// Vocabulary is what matchers know of a tokenizer. It is immutable but for a
-// cache, and safe for concurrent use; build it once per tokenizer.
+// Vocabulary is what matchers know of a tokenizer. It is immutable and safe for
+// concurrent use; build it once per tokenizer.
 type Vocabulary struct {
 	tokens  [][]byte // by id, not owned
 	allowed []bool   // by id: may appear inside a text
@@ -16,7 +15,10 @@ type Vocabulary struct {
 	trie    []trieNode // in preorder, the root first, and an end mark
 	order   []int32    // token ids sorted by their bytes; a trieNode points into it
 	longest int        // bytes of the longest allowed token
-	shared  []atomic.Pointer[local]
+	// follow has, per trie node, bit b%64 set if a child's byte is b.
+	follow []uint64
+	shared []*local // by node of the prelude, nil if it is not wide
+	free   *local   // of loops over freeChar
 }
 
 // VocabularyOptions say which tokens are more than their bytes.
@@ -42,7 +44,6 @@ type trieNode struct {
 func NewVocabulary(tokenBytes [][]byte, o VocabularyOptions) *Vocabulary {
 	v := &Vocabulary{
 		tokens: tokenBytes, allowed: make([]bool, len(tokenBytes)), isEOS: map[int32]bool{},
-		shared: make([]atomic.Pointer[local], len(prelude().nodes)),
 	}
 	for i, b := range tokenBytes {
 		v.allowed[i] = len(b) > 0 && len(b) <= maxTokenBytes
@@ -61,6 +62,18 @@ func NewVocabulary(tokenBytes [][]byte, o VocabularyOptions) *Vocabulary {
 	}
 	v.sortTokens()
 	v.buildTrie()
+	p := prelude()
+	v.shared = make([]*local, len(p.nodes))
+	for pc := range v.shared {
+		if p.wide[pc] {
+			v.shared[pc] = localWalk(p, v, int32(pc))
+		}
+	}
+	for _, l := range p.loops {
+		if l.free {
+			v.free = v.shared[l.body]
+		}
+	}
 	return v
 }
 
@@ -136,7 +149,12 @@ func (v *Vocabulary) buildTrie() {
 		v.trie[n].end = int32(len(v.trie))
 	}
 	v.trie = append(v.trie, trieNode{first: int32(len(v.order))})
-	v.trie[0].first = 0
+	v.follow = make([]uint64, len(v.trie))
+	for parent := range int32(len(v.trie) - 1) {
+		for child := parent + 1; child < v.trie[parent].end; child = v.trie[child].end {
+			v.follow[parent] |= 1 << (v.trie[child].b & 63)
+		}
+	}
 }
 
 // at returns the tokens that end at trie node i.

@@ -25,7 +25,7 @@ var walkers = sync.Pool{New: func() any { return new(walker) }}
 
 func newWalker(p *program, v *Vocabulary) *walker {
 	w := walkers.Get().(*walker)
-	w.stepper = stepper{p: p, slab: &w.frames, escapes: w.escapes[:0]}
+	w.stepper = stepper{p: p, longest: v.longest, slab: &w.frames, escapes: w.escapes[:0]}
 	w.v, w.ids, w.rounds = v, w.ids[:0], w.rounds[:0]
 	w.frames.used = 0
 	return w
@@ -81,8 +81,28 @@ func (w *walker) stepSet(from, to int, c byte) {
 			w.sets = append(w.sets, thread{t.frame, next, t.count})
 			return
 		}
+		if w.base != nil && t.frame == w.base && w.nextRound(next, t.count) {
+			return
+		}
 	}
 	w.sets = w.step(w.sets, w.sets[from:to:to], c)
+}
+
+// nextRound is enter for the end of a round of the loop of a local walk, if the
+// next round begins with a byte.
+func (w *walker) nextRound(pc, count int32) bool {
+	n := &w.p.nodes[pc]
+	if n.op != opRound {
+		return false
+	}
+	l := &w.p.loops[n.arg]
+	if o := w.p.nodes[l.body].op; o != opRange && o != opTable || l.exit != returnNode {
+		return false
+	}
+	w.reach = max(w.reach, w.p.need[l.body])
+	w.sets = append(w.sets, thread{w.base, l.body, count + 1})
+	w.escapes = append(w.escapes, escape{w.at, count + 1})
+	return true
 }
 
 // mark notes the tokens that end at trie node i, with the threads there.
@@ -117,13 +137,18 @@ type local struct {
 	bits []uint64 // tokens that end before the rule does
 	// If the node is in a loop, byRounds holds those tokens sorted by the rounds
 	// that they complete, upTo[r] how many complete at most r, and few[r] the
-	// bits of those, for small r.
+	// bits of those, for small r. atEnd are the tokens that end with a round:
+	// they remain when no other round is possible.
 	byRounds []int32
 	upTo     []int32
 	few      [][]uint64
-	escapes  []escape // the ways out of the rule inside a token
-	furthest int32    // most rounds of an escape
-	reach    int32    // depth that the walk needed above the rule
+	atEnd    []uint64
+	// The ways out of the rule inside a token; of a loop only those after which
+	// a token goes on.
+	escapes  []escape
+	leaves   bool  // there is a way out at all
+	furthest int32 // most rounds of an escape
+	reach    int32 // depth that the walk needed above the rule
 }
 
 // localWalk computes the local of node pc.
@@ -132,15 +157,64 @@ func localWalk(p *program, v *Vocabulary, pc int32) *local {
 	defer w.release()
 	w.base = &frame{}
 	w.subtree(0, []thread{{w.base, pc, 0}})
-	l := &local{bits: make([]uint64, v.MaskWords()), escapes: slices.Clone(w.escapes), reach: w.reach}
+	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach}
 	setBits(l.bits, w.ids)
-	for _, e := range l.escapes {
-		l.furthest = max(l.furthest, e.rounds)
-	}
-	if p.loopOf[pc] >= 0 {
+	inLoop := p.loopOf[pc] >= 0
+	if inLoop {
 		l.sortByRounds(w.ids, w.rounds)
+		l.atEnd = make([]uint64, v.MaskWords())
 	}
+	for _, e := range w.escapes {
+		l.furthest = max(l.furthest, e.rounds)
+		if inLoop {
+			setBits(l.atEnd, v.at(e.at))
+		}
+		if !inLoop || v.follow[e.at] != 0 {
+			l.escapes = append(l.escapes, e)
+		}
+	}
+	l.escapes = slices.Clip(l.escapes)
 	return l
+}
+
+// afterEscapes walks on from the escapes of l with the threads of w.init.
+func (w *walker) afterEscapes(l *local, left rounds, inLoop bool) {
+	if len(w.init) == 0 {
+		return
+	}
+	if most := int(left.most); inLoop && most < len(l.upTo) {
+		for _, id := range l.byRounds[l.upTo[most-1]:l.upTo[most]] {
+			if l.atEnd[id>>6]>>(id&63)&1 != 0 {
+				w.ids = append(w.ids, id)
+			}
+		}
+	}
+	first := w.firstBytes(w.init)
+	for _, e := range l.escapes {
+		if inLoop && (e.rounds < left.least || e.rounds > left.most) {
+			continue
+		}
+		if !inLoop {
+			w.mark(e.at, w.init)
+		}
+		if w.v.follow[e.at]&first != 0 {
+			w.subtree(e.at, w.init)
+		}
+	}
+}
+
+// firstBytes has bit b%64 set for every byte b that a thread accepts.
+func (w *walker) firstBytes(set []thread) uint64 {
+	var bits uint64
+	for _, t := range set {
+		n := &w.p.nodes[t.pc]
+		for b := range 256 {
+			if w.p.nextOf(n, byte(b)) != failNode {
+				bits |= 1 << (b & 63)
+			}
+		}
+	}
+	return bits
 }
 
 // sortByRounds is a counting sort.
@@ -167,7 +241,7 @@ func (l *local) sortByRounds(ids, rounds []int32) {
 
 // denseRounds is up to how many rounds a local has bits of its own: most tokens
 // are shorter.
-const denseRounds = 16
+const denseRounds = 12
 
 func (l *local) fillFew() {
 	bits := make([]uint64, len(l.bits))
@@ -196,7 +270,7 @@ func (l *local) addTo(dst []uint64, limit int32) {
 
 // size estimates the memory of l in bytes.
 func (l *local) size() int {
-	return 8*len(l.bits)*(1+len(l.few)) + 4*len(l.byRounds) + 8*len(l.escapes) + 128
+	return 8*len(l.bits)*(2+len(l.few)) + 4*len(l.byRounds) + 8*len(l.escapes) + 128
 }
 
 func orBits(dst, bits []uint64) {
