@@ -36,6 +36,9 @@ func (s *Server) prepareResponse(req *openai.Call, k *key) error {
 	if r.Store = r.Store && s.responses.isOn; r.Background && !r.Store {
 		return infer.Errorf(infer.CodeInvalid, "background", "background: needs store: true, and a server that was started with --enable-response-store")
 	}
+	if !r.Store {
+		defer r.Forget()
+	}
 	id := r.PreviousID
 	if id == "" {
 		return nil

@@ -69,8 +69,9 @@ func (r *keptResponse) size() int {
 	return responseOverhead + len(r.id) + len(r.started) + len(r.end.body) + totalLen(r.input) + totalLen(r.end.messages)
 }
 
+// totalLen is the memory of a list, with the 24 bytes that each slice takes.
 func totalLen(parts []json.RawMessage) int {
-	n := 0
+	n := 24 * len(parts)
 	for _, p := range parts {
 		n += len(p)
 	}

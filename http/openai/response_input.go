@@ -9,6 +9,9 @@ import (
 	"github.com/troupe-llm/troupe/infer"
 )
 
+// Forget drops what only a response that is kept needs.
+func (r *Response) Forget() { r.dialogue, r.input = nil, nil }
+
 // Input returns the items of the input, each with an id: its own or a new one.
 func (r *Response) Input() []json.RawMessage {
 	list := make([]json.RawMessage, len(r.input))

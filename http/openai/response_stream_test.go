@@ -166,6 +166,13 @@ func TestResponseStreamAfterAPanic(t *testing.T) {
 	require.Contains(t, got, `"output":[]`)
 }
 
+func TestResponseDeltasAllocateNothing(t *testing.T) {
+	s := parseResponse(t, profile(), `"stream":true`).NewStream()
+	b := s.AppendDelta(s.AppendStart(nil), &infer.Delta{Text: "x"})
+	d := infer.Delta{Text: " word"}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { b = s.AppendDelta(b[:0], &d) }))
+}
+
 // TestResponseTwins: the joined deltas are the text of every later event and of
 // the answer that is not streamed, and so are the log-probabilities.
 func TestResponseTwins(t *testing.T) {
