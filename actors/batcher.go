@@ -352,23 +352,28 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 		Epoch:           b.epoch,
 		NewTokenIDs:     out.NewTokenIDs,
 		NumOutputTokens: out.NumOutputTokens,
-		Logprobs:        out.Logprobs,
-		PromptLogprobs:  out.PromptLogprobs,
 		Stamps:          e.stamps,
 		NumCachedTokens: out.NumCachedTokens,
 		NumPreemptions:  out.Seq.NumPreemptions(),
-
-		NumDraftTokens:    out.NumDraftTokens,
-		NumAcceptedTokens: out.NumAcceptedTokens,
-
-		FinishReason: out.FinishReason,
-		StopReason:   out.StopReason,
-		Err:          infer.AsError(out.Err),
+		FinishReason:    out.FinishReason,
+		Err:             infer.AsError(out.Err),
+		Details:         newOutputDetails(out),
 	}
 	if out.FinishReason != infer.FinishNone {
 		delete(b.sequences, e.id)
 	}
 	return delivery{to: e.pid, output: m}
+}
+
+// newOutputDetails returns nil if there are none.
+func newOutputDetails(out *scheduler.Output) *OutputDetails {
+	if len(out.Logprobs) == 0 && len(out.PromptLogprobs) == 0 && out.NumDraftTokens == 0 && out.StopReason == (infer.StopReason{}) {
+		return nil
+	}
+	return &OutputDetails{
+		Logprobs: out.Logprobs, PromptLogprobs: out.PromptLogprobs,
+		NumDraftTokens: out.NumDraftTokens, NumAcceptedTokens: out.NumAcceptedTokens, StopReason: out.StopReason,
+	}
 }
 
 // release answers every sequence that has had no terminal answer. It runs while

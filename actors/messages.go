@@ -57,18 +57,34 @@ type SequenceOutput struct {
 	NewTokenIDs []int32
 	// NumOutputTokens is the running total, NewTokenIDs included. It never skips.
 	NumOutputTokens int
-	Logprobs        []infer.TokenLogprobs // parallel to NewTokenIDs if asked for
-	PromptLogprobs  []infer.TokenLogprobs // those newly known, in order
 	Stamps          infer.Stamps
 	NumCachedTokens int
 	NumPreemptions  int
-	// NumDraftTokens were verified by the step, NumAcceptedTokens of them drawn.
-	NumDraftTokens, NumAcceptedTokens int
 	// FinishReason other than FinishNone makes the output terminal: the batcher
 	// has forgotten the sequence.
 	FinishReason infer.FinishReason
-	StopReason   infer.StopReason
-	Err          *infer.Error // with FinishError
+	Err          *infer.Error   // with FinishError
+	Details      *OutputDetails // nil = those of noDetails
+}
+
+// OutputDetails is what most outputs do not have. It is apart since there is an
+// output for every token, written on one core and read on another.
+type OutputDetails struct {
+	Logprobs       []infer.TokenLogprobs // parallel to NewTokenIDs if asked for
+	PromptLogprobs []infer.TokenLogprobs // those newly known, in order
+	// NumDraftTokens were verified by the step, NumAcceptedTokens of them drawn.
+	NumDraftTokens, NumAcceptedTokens int
+	StopReason                        infer.StopReason
+}
+
+var noDetails OutputDetails // never written to
+
+// details returns the Details of an output whether it has any or not.
+func (m *SequenceOutput) details() *OutputDetails {
+	if m.Details == nil {
+		return &noDetails
+	}
+	return m.Details
 }
 
 // SequenceInterrupted tells a sequence that its batcher dies. Sender: the

@@ -228,10 +228,11 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 		panic(fmt.Sprintf("actors: sequence %d has %d tokens and got %d, which makes %d by the batcher's count",
 			s.spec.id, len(s.tokenIDs), len(m.NewTokenIDs), m.NumOutputTokens))
 	}
-	s.promptLogprobs = append(s.promptLogprobs, m.PromptLogprobs...)
-	if m.NumDraftTokens > 0 {
-		s.speculation.Observe(m.NumDraftTokens, m.NumAcceptedTokens)
-		s.metrics.ObserveDrafts(m.NumDraftTokens, m.NumAcceptedTokens)
+	d := m.details()
+	s.promptLogprobs = append(s.promptLogprobs, d.PromptLogprobs...)
+	if d.NumDraftTokens > 0 {
+		s.speculation.Observe(d.NumDraftTokens, d.NumAcceptedTokens)
+		s.metrics.ObserveDrafts(d.NumDraftTokens, d.NumAcceptedTokens)
 	}
 	last := s.stamps.LastToken
 	s.note(m)

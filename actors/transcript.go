@@ -46,7 +46,7 @@ func newTranscript(t *tokenizer.Tokenizer, params *infer.SamplingParams, stops *
 // string ends the sequence with the token that completed it, and what came after
 // that token never was.
 func (t *transcript) add(out *SequenceOutput) int {
-	t.finish, t.stop = out.FinishReason, out.StopReason
+	t.finish, t.stop = out.FinishReason, out.details().StopReason
 	n := len(out.NewTokenIDs)
 	for i, id := range out.NewTokenIDs {
 		t.numTokens++
@@ -93,7 +93,8 @@ func (t *transcript) flush() {
 // keep holds the first n tokens of a step for the next delta. Without a hold-back
 // the step's own memory is passed on.
 func (t *transcript) keep(out *SequenceOutput, n int) {
-	logprobs := out.Logprobs[:min(n, len(out.Logprobs))]
+	logprobs := out.details().Logprobs
+	logprobs = logprobs[:min(n, len(logprobs))]
 	for i := range logprobs {
 		t.spell(&logprobs[i])
 	}

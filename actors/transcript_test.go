@@ -26,9 +26,9 @@ func feed(tr *transcript, tokens []int32, sizes []int, finish infer.FinishReason
 			n = min(sizes[0], n)
 			sizes = sizes[1:]
 		}
-		out := &SequenceOutput{NewTokenIDs: tokens[:n:n]}
+		out := &SequenceOutput{NewTokenIDs: tokens[:n:n], Details: &OutputDetails{}}
 		for _, id := range out.NewTokenIDs {
-			out.Logprobs = append(out.Logprobs, infer.TokenLogprobs{Token: infer.TokenLogprob{TokenID: id}})
+			out.Details.Logprobs = append(out.Details.Logprobs, infer.TokenLogprobs{Token: infer.TokenLogprob{TokenID: id}})
 		}
 		if tokens = tokens[n:]; len(tokens) == 0 {
 			out.FinishReason = finish
