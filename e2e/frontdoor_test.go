@@ -4,13 +4,11 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,52 +63,4 @@ func TestKeysAndRecords(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]int{"team-a length": 3, "team-a refused": 1, "team-b length": 1, "team-b refused": 1, " refused": 1}, outcomes)
-}
-
-// TestO53ListAndCancel: an administrator sees what runs and can end it.
-func TestO53ListAndCancel(t *testing.T) {
-	s := serve(t, "--admin-api-key", adminKey, "--api-key", "sk-user", "--enable-per-request-metrics")
-	require.Equal(t, http.StatusUnauthorized, s.do("GET", "/v1/requests", "").Status)
-	require.Equal(t, http.StatusForbidden, s.do("GET", "/v1/requests", "", bearer("sk-user")...).Status)
-	require.Empty(t, s.live())
-
-	var answers [2]reply
-	var errs [2]error
-	var all sync.WaitGroup
-	for i := range answers { // two with the same id
-		all.Go(func() {
-			answers[i], errs[i] = s.try(context.Background(), "POST", "/v1/chat/completions", body(with(endless("A very long story."), obj{"stream": true})),
-				append(bearer("sk-user"), "X-Request-Id", "case-cancel-1")...)
-		})
-	}
-	s.eventually(func() bool {
-		live := s.live()
-		return len(live) == 2 && live[0].phase == "decode" && live[1].phase == "decode"
-	}, "both run")
-	live := s.live()
-	require.Len(t, live, 2, "they were over too soon")
-	require.Contains(t, live[0].id, "case-cancel-1")
-	require.NotEqual(t, live[0].id, live[1].id)
-	for _, r := range live {
-		path := "/v1/requests/" + r.id
-		require.Equal(t, http.StatusForbidden, s.do("DELETE", path, "", bearer("sk-user")...).Status)
-		gone := s.do("DELETE", path, "", bearer(adminKey)...)
-		require.Equal(t, http.StatusOK, gone.Status, "%s", gone.Body)
-		require.Equal(t, obj{"id": r.id, "object": "request", "cancelled": true}, s.parse(gone.Body))
-	}
-	all.Wait()
-	requireNoErrors(t, errs[:])
-	for _, a := range answers {
-		require.Contains(t, string(a.Body), `data: {"error"`)
-		require.Contains(t, string(a.Body), "data: [DONE]")
-	}
-	require.Empty(t, s.live())
-	for _, r := range live {
-		require.Equal(t, http.StatusNotFound, s.do("DELETE", "/v1/requests/"+r.id, "", bearer(adminKey)...).Status)
-		record := s.parse(s.do("GET", "/v1/requests/"+r.id, "", bearer(adminKey)...).Body)
-		require.Equal(t, "abort", record["finish_reason"])
-		require.Positive(t, record["num_output_tokens"])
-	}
-	require.EqualValues(t, 2, finished(s.scrape(), "abort"))
-	requireIdle(t, s)
 }
