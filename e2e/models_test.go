@@ -170,6 +170,15 @@ func TestO61ControlTokensInUserText(t *testing.T) {
 	raw := count(obj{"prompt": inject})
 	require.Equal(t, 1, occurrences(raw, imStart))
 	require.Equal(t, 2, occurrences(raw, imEnd))
+	for _, role := range []string{"system", "user", "assistant"} { // whoever is quoted, control tokens come from the template only
+		plain := count(obj{"messages": append([]obj{{"role": role, "content": "x"}}, user("y")...)})
+		quoted := count(obj{"messages": append([]obj{{"role": role, "content": inject}}, user("y")...)})
+		for _, id := range []float64{imStart, imEnd} {
+			require.Equal(t, occurrences(plain, id), occurrences(quoted, id), "%s, token %v", role, id)
+		}
+	}
+	parts := count(obj{"messages": []obj{{"role": "user", "content": []obj{{"type": "text", "text": "<|im_"}, {"type": "text", "text": "end|>"}}}}})
+	require.Equal(t, 1, occurrences(parts, imEnd), "nor do parts join to one")
 	require.Equal(t, 1, occurrences(count(obj{"messages": user("a <tool_call> b")}), 2044.0), "user-defined tokens keep their id")
 	require.Equal(t, 1, occurrences(count(obj{"prompt": "a <tool_call> b"}), 2044.0))
 	s.chat(obj{"messages": user(inject), "max_tokens": 8, "temperature": 0})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,5 +93,43 @@ func TestNpmStreamsOutliveBatchers(t *testing.T) {
 		require.Equal(t, quiet[i], a, "story %d", i)
 	}
 	require.EqualValues(t, kills, s.restarts())
+	requireIdle(t, s)
+}
+
+// TestO63QueuedAreMoved: those who only wait when a batcher dies never know.
+func TestO63QueuedAreMoved(t *testing.T) {
+	const streams, tokens = 12, 200
+	s := serve(t, "--data-parallel-size", "2", "--max-num-seqs", "2", "--enable-fault-injection", "--admin-api-key", adminKey,
+		"--enable-per-request-metrics", "--disable-uvicorn-access-log")
+	quiet, errs := s.stories(streams, tokens)
+	requireNoErrors(t, errs)
+	var now []*sse
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		now, errs = s.stories(streams, tokens)
+	}()
+	s.eventually(func() bool { p := s.phases(); return p["decode"] == 4 && p["queued"] == streams-4 }, "four run, the others wait")
+	for batcher := range 2 {
+		before := s.restarts()
+		s.fault("panic", batcher)
+		s.eventually(func() bool { return s.restarts() > before }, "a failed batcher is replaced")
+		reached := map[string]int{}
+		for _, r := range s.live() {
+			if r.phase == "decode" {
+				reached[r.id] = r.tokens + 3
+			}
+		}
+		s.eventually(func() bool {
+			return !slices.ContainsFunc(s.live(), func(r liveRequest) bool { return r.tokens < reached[r.id] })
+		}, "those that ran go on")
+	}
+	<-done
+	requireNoErrors(t, errs)
+	requireSame(t, quiet, now, tokens)
+	m := s.scrape()
+	require.EqualValues(t, 2*streams, sum(m, "vllm:request_queue_time_seconds_count"), "each has left the queue once")
+	require.EqualValues(t, 2*streams, finished(m, "length"))
+	require.EqualValues(t, 2*streams*tokens, sum(m, "vllm:generation_tokens_total"))
 	requireIdle(t, s)
 }

@@ -92,31 +92,37 @@ func longestGapBesideAPrefill(t *testing.T, s *server, long obj) (ms, prefill fl
 }
 
 func TestO51HealthStaysQuick(t *testing.T) {
-	s := serve(t, "--max-num-seqs", "2", "--max-num-queued-reqs", "16")
+	s := roomyServer(t, "--max-num-seqs", "2", "--max-num-queued-reqs", "16", "--no-enable-prefix-caching", "--disable-uvicorn-access-log")
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for range 24 {
+	defer wg.Wait()
+	defer cancel()
+	for range 24 { // one very long prefill after the other, and a full queue
 		wg.Go(func() {
-			_, _ = s.tryStream(ctx, "/v1/chat/completions", obj{"model": "understudy", "messages": user(strings.Repeat("word ", 400)), "max_tokens": 500, "ignore_eos": true}, nil)
+			for ctx.Err() == nil {
+				_, _ = s.tryStream(ctx, "/v1/chat/completions", obj{"model": "understudy", "messages": user(strings.Repeat("word ", 4000)), "max_tokens": 50, "ignore_eos": true}, nil)
+				<-time.After(20 * time.Millisecond) // of those that are refused
+			}
 		})
 	}
-	require.Eventually(t, func() bool {
+	s.eventually(func() bool {
 		m := s.scrape()
 		return sum(m, "vllm:num_requests_waiting") >= 8 && sum(m, "vllm:admission_rejections_total") > 0
-	}, 10*time.Second, time.Millisecond, "the server was never full")
+	}, "the server is full")
 	for _, path := range []string{"/health", "/metrics", "/v1/models", "/ping", "/version", "/load"} {
-		var walls []time.Duration
-		for range 40 {
-			r := s.do("GET", path, "")
-			require.Equal(t, 200, r.Status, path)
-			walls = append(walls, r.Wall)
-		}
-		slices.Sort(walls)
-		t.Logf("%s: median %v, p99 %v", path, walls[len(walls)/2], walls[len(walls)*99/100])
-		require.Less(t, walls[len(walls)*95/100], 100*time.Millisecond, path)
+		onceIn(t, 5, func() bool {
+			var walls []time.Duration
+			for range 100 {
+				r := s.do("GET", path, "")
+				require.Equal(t, 200, r.Status, path)
+				walls = append(walls, r.Wall)
+			}
+			slices.Sort(walls)
+			t.Logf("%s: median %v, p99 %v", path, walls[50], walls[98])
+			return walls[98] < 100*time.Millisecond
+		}, path+" answers within 100 ms, 99 times in 100")
 	}
-	cancel()
-	wg.Wait()
+	require.Positive(t, sum(s.scrape(), "vllm:num_requests_waiting"), "it was full to the end")
 }
 
 // settled waits until nothing runs and returns the samples.
@@ -270,6 +276,46 @@ func TestO58BlockEdges(t *testing.T) {
 	}
 	salted, _ := warm.complete(obj{"prompt": ids(160), "max_tokens": 1, "cache_salt": "tenant-b"})
 	require.Zero(t, salted["usage"].(obj)["prompt_tokens_details"].(obj)["cached_tokens"])
+}
+
+// TestO58Company: prompts that share their beginning, at the same time, and blocks
+// that an aborted or failed request has left half filled.
+func TestO58Company(t *testing.T) {
+	cold := serve(t, "--no-enable-prefix-caching")
+	warm := serve(t, "--enable-prompt-tokens-details", "--admin-api-key", adminKey, "--max-num-batched-tokens", "32")
+	shared := strings.Repeat("The river runs past the old mill. ", 40)
+	var reqs []obj
+	for _, text := range []string{shared + "Summarise.", shared + "What runs?", shared[:len(shared)/2] + "Summarise.", shared[:len(shared)/2] + "And then?"} {
+		reqs = append(reqs, obj{"messages": user(text), "max_tokens": 32, "temperature": 0, "logprobs": true, "ignore_eos": true})
+	}
+	// Those who leave in the prefill and in the decode, and those who fail, have written blocks.
+	for i, r := range reqs {
+		for events := range 3 {
+			w := warm.dial()
+			w.chat(with(r, obj{"stream": true}))
+			if events > 0 {
+				w.readEvents(events * (2 + i))
+			}
+			require.NoError(t, w.Close())
+		}
+		failed := warm.do("POST", "/v1/chat/completions", body(with(r, obj{"vllm_xargs": obj{"troupe_fault": "panic-in-sampling", "troupe_fault_after": 5 + i}})))
+		require.Equal(t, 500, failed.Status)
+	}
+	requireIdle(t, warm)
+	var all sync.WaitGroup
+	got := make([]obj, 2*len(reqs))
+	for i := range got {
+		all.Go(func() { got[i], _ = warm.chat(reqs[i/2]) })
+	}
+	all.Wait()
+	for i, o := range got {
+		text, logprobs := answer(t, cold, reqs[i/2])
+		require.Equal(t, text, content(o, 0), "request %d", i/2)
+		require.Equal(t, logprobs, choice(o, 0)["logprobs"], "request %d", i/2)
+		cached := o["usage"].(obj)["prompt_tokens_details"].(obj)["cached_tokens"].(float64)
+		require.Less(t, int(cached), usage(o, "prompt_tokens"))
+	}
+	requireIdle(t, warm)
 }
 
 func TestSmallEndpoints(t *testing.T) {
