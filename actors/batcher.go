@@ -219,6 +219,9 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 	lone := b.aloneInFlight()
 	outputs := b.device.scheduler.Commit(m.Result)
 	b.inFlight = nil
+	if b.env.onCommit != nil {
+		b.env.onCommit(b.device.scheduler)
+	}
 	b.collect(outputs, m.EndedAt)
 	b.noteGoodStep(lone, m.EndedAt)
 	b.step()

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-llm/troupe/actors"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/internal/testkit"
+	"github.com/troupe-llm/troupe/scheduler"
 )
 
 var numSeeds = flag.Uint64("seeds", 300, "random runs of TestSimulation")
@@ -54,6 +55,11 @@ func newCluster(t *testing.T, numBatchers int) *cluster {
 		bubbleClock(config)
 		config.StepTimeout, config.StreamInterval, config.DataParallelSize = time.Second, 2, numBatchers
 		config.NewRunner = func(batcher int) (infer.Runner, error) { return c.devices[batcher].NewRunner(batcher) }
+	})
+	c.engine.OnCommit(func(s *scheduler.Scheduler) {
+		if err := s.CheckInvariants(); err != nil {
+			t.Error(err)
+		}
 	})
 	return c
 }

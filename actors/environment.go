@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-llm/troupe/metrics"
+	"github.com/troupe-llm/troupe/scheduler"
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
@@ -49,6 +50,8 @@ type environment struct {
 	streamInterval    int
 	stepTimeout       time.Duration // 0 = none
 	recoveryTimeout   time.Duration
+
+	onCommit func(*scheduler.Scheduler) // nil but in tests
 
 	goodSteps atomic.Uint64 // steps that ended well, of all batchers
 	failures  atomic.Uint64 // batchers that died
