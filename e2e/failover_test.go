@@ -44,3 +44,32 @@ func TestO63KilledBatchers(t *testing.T) {
 	}
 	requireIdle(t, s)
 }
+
+// TestFailuresInQuickSuccession: each failure comes as soon as the batcher of the last one is replaced, so that
+// many hit streams that have not got a token since. None is lost.
+func TestFailuresInQuickSuccession(t *testing.T) {
+	const streams, tokens, kills = 30, 600, 10
+	for _, batchers := range []string{"1", "2"} {
+		s := serve(t, "--data-parallel-size", batchers, "--enable-fault-injection", "--admin-api-key", adminKey, "--disable-uvicorn-access-log")
+		quiet, errs := s.stories(streams, tokens)
+		requireNoErrors(t, errs)
+		var now []*sse
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			now, errs = s.stories(streams, tokens)
+		}()
+		s.eventually(func() bool { return sum(s.scrape(), "vllm:num_requests_running") == streams }, "all run")
+		for range kills {
+			before := s.restarts()
+			s.fault("panic", -1)
+			s.eventually(func() bool { return s.restarts() > before }, "a failed batcher is replaced")
+		}
+		require.NotEmpty(t, s.live(), "the streams were over before the last failure")
+		<-done
+		requireNoErrors(t, errs)
+		requireSame(t, quiet, now, tokens)
+		require.Equal(t, kills, s.restarts())
+		requireIdle(t, s)
+	}
+}

@@ -60,7 +60,7 @@ func (s *server) fault(kind string, batcher int) {
 func (s *server) restarts() int { return int(sum(s.scrape(), "troupe:batcher_restarts_total")) }
 
 // kill makes a batcher fail (-1 = the next to make a step), and waits until a fresh one is at work and every
-// request has got tokens since: those that were aboard are no suspects any more.
+// request has got tokens since: the failures of one test are independent of each other.
 func (s *server) kill(kind string, batcher int) {
 	s.t.Helper()
 	before := s.restarts()

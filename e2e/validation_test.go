@@ -111,7 +111,8 @@ func TestO36PoisonFailsAlone(t *testing.T) {
 		if kind == "panic-in-sampling" {
 			require.EqualValues(t, 1, restarts, "the culprit is known at once")
 		} else {
-			require.EqualValues(t, 2, restarts, "one with company, one alone")
+			require.GreaterOrEqual(t, restarts, 4.0, "one with company, three alone")
+			require.LessOrEqual(t, restarts, 6.0, "five alone, if the neighbours were done by then")
 		}
 		require.Zero(t, sum(after, "vllm:kv_cache_usage_perc"))
 		alive(t, s)
