@@ -21,7 +21,7 @@ const (
 	// direction, so that nobody can hold a connection for ever.
 	minBodyRate = 16 << 10
 	// A server holds at most this many times its body limit in unparsed bodies.
-	bodyBudgetFactor = 8
+	bodyBudgetFactor = 4
 	// A body may be cut off for others once this share of ReadTimeout has passed
 	// without the bytes that are due in the whole of it.
 	evictShare = 32

@@ -60,7 +60,7 @@ type HTTPFlags struct {
 	DisableAccessLogForEndpoints []string  `name:"disable-access-log-for-endpoints" sep:"," placeholder:"PATHS" help:"Comma-separated paths without a line per request."`
 	SSEKeepAliveInterval         float64   `name:"sse-keep-alive-interval" default:"0" help:"Seconds of silence after which a stream gets a comment line; 0 = never."`
 	ShutdownTimeout              float64   `default:"0" help:"Seconds that running requests get to finish after SIGTERM or Ctrl-C; 0 = they are cancelled."`
-	MaxRequestBodyBytes          HumanInt  `default:"64M" help:"Largest body of a request (64M = 64 MiB); beyond: 413. All bodies that are being read may hold eight times that."`
+	MaxRequestBodyBytes          HumanInt  `default:"64M" help:"Largest body of a request (64M = 64 MiB); beyond: 413. All bodies that are being read may hold four times that."`
 	MaxRequestHeaderBytes        HumanInt  `default:"32K" help:"Most bytes of a request's first line and headers, held by each connection; beyond: 431."`
 	MaxResponseBodyBytes         HumanInt  `default:"128M" help:"Most memory of an answer that is not streamed; beyond: 400. All of them may hold four times that."`
 	MaxConnections               *HumanInt `help:"Open connections beyond which new ones get a 503 and are closed; seven eighths of the limit of open files, at most 16384, if absent."`
