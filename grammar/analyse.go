@@ -1,13 +1,14 @@
 package grammar
 
 // fix computes the least fixpoint of a property of rules: holds is asked for
-// every rule until no answer changes from false to true.
-func fix(first, n int, holds func(rule int) bool, set func(rule int)) {
+// every rule until no answer changes from false to true. Rules mostly lead to
+// later ones, so it starts from the last.
+func fix(property []bool, first int, holds func(rule int) bool) {
 	for changed := true; changed; {
 		changed = false
-		for i := first; i < n; i++ {
-			if holds(i) {
-				set(i)
+		for i := len(property) - 1; i >= first; i-- {
+			if !property[i] && holds(i) {
+				property[i] = true
 				changed = true
 			}
 		}
@@ -23,24 +24,35 @@ func (b *builder) analyse() {
 	for i := range b.base {
 		b.productive[i] = true // the prelude's rules match, and never the empty text
 	}
-	fix(b.base, n, func(i int) bool { return !b.nullable[i] && b.isNullable(b.exprs[i]) },
-		func(i int) { b.nullable[i] = true })
-	fix(b.base, n, func(i int) bool { return !b.productive[i] && b.isProductive(b.exprs[i]) },
-		func(i int) { b.productive[i] = true })
+	fix(b.nullable, b.base, func(i int) bool { return b.isNullable(b.exprs[i]) })
+	fix(b.productive, b.base, func(i int) bool { return b.isProductive(b.exprs[i]) })
 	// A few passes raise the lower bounds far enough: they only sharpen caches.
 	b.least = make([]int, n)
 	for range 4 {
-		for i := range n {
+		b.bytes = map[*expr]int{}
+		for i := n - 1; i >= 0; i-- {
 			b.least[i] = 1
 			if i >= b.base {
 				b.least[i] = b.shortest(b.exprs[i])
 			}
 		}
 	}
+	b.bytes = map[*expr]int{}
 }
 
 // shortest returns a lower bound for the bytes of a text of e.
 func (b *builder) shortest(e *expr) int {
+	if n, ok := b.bytes[e]; ok {
+		return n
+	}
+	n := b.countBytes(e)
+	if len(e.subs) > 0 {
+		b.bytes[e] = n
+	}
+	return n
+}
+
+func (b *builder) countBytes(e *expr) int {
 	n := 0
 	switch e.kind {
 	case kindSet:
@@ -140,6 +152,18 @@ func (b *builder) nonEmpty(e *expr) *expr {
 	if !b.isNullable(e) {
 		return e
 	}
+	if b.steps++; b.steps > maxSteps {
+		panic(tooLarge{})
+	}
+	out, ok := b.filled[e]
+	if !ok {
+		out = b.fill(e)
+		b.filled[e] = out
+	}
+	return out
+}
+
+func (b *builder) fill(e *expr) *expr {
 	switch e.kind {
 	case kindCat:
 		// The first part that is not empty, then the rest as it is.

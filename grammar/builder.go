@@ -16,7 +16,9 @@ type builder struct {
 	steps int // spent, of maxSteps
 
 	nullable, productive []bool
-	least                []int // by rule: bytes of its shortest text, or fewer
+	least                []int         // by rule: bytes of its shortest text, or fewer
+	bytes                map[*expr]int // the same by expression
+	filled               map[*expr]*expr
 	nonEmptyOf           map[int]int
 
 	interned map[node]int32 // byte nodes and calls
@@ -33,7 +35,7 @@ func newBuilder(o Options) *builder { return from(prelude(), o) }
 func from(p *program, o Options) *builder {
 	b := &builder{
 		opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
-		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, inLoop: -1, merged: map[string]int32{},
+		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, filled: map[*expr]*expr{}, inLoop: -1, merged: map[string]int32{},
 	}
 	b.program = program{
 		nodes: slices.Clone(p.nodes), tables: slices.Clone(p.tables), splits: slices.Clone(p.splits),
@@ -48,7 +50,8 @@ func bare() *program {
 	return &program{nodes: []node{{op: opFail}, {op: opMatch}, {op: opReturn}}, loopOf: []int32{-1, -1, -1}}
 }
 
-// newRule reserves a rule; the caller sets its expression.
+// newRule reserves a rule; the caller sets its expression. Too many rules are
+// too many nodes: build says so.
 func (b *builder) newRule() int {
 	b.exprs = append(b.exprs, never)
 	b.names = append(b.names, "")
@@ -74,7 +77,7 @@ func (b *builder) build(root int) (p *program, err *infer.Error) {
 			if _, ok := r.(tooLarge); !ok {
 				panic(r)
 			}
-			err = b.opts.invalid("", "the machine needs more than the limit of %d nodes", maxNodes)
+			err = b.opts.invalid("", "the machine needs more than the limits of %d nodes and %d steps", maxNodes, maxSteps)
 		}
 	}()
 	b.analyse()
@@ -177,11 +180,13 @@ func (b *builder) lowerNew(e *expr, next int32) int32 {
 		return next
 	case kindAlt:
 		var targets []int32
+		seen := map[int32]bool{}
 		for _, s := range e.subs {
 			if !b.isProductive(s) {
 				continue
 			}
-			if pc := b.lower(s, next); !slices.Contains(targets, pc) {
+			if pc := b.lower(s, next); !seen[pc] {
+				seen[pc] = true
 				targets = append(targets, pc)
 			}
 		}

@@ -11,11 +11,41 @@ import (
 // budget goes. What is left as it was is slower, not wrong.
 func (b *builder) determinise() {
 	b.budget = min(maxNodes-len(b.nodes), 4*(len(b.nodes)-int(b.shared))+4_000)
+	inner := b.innerSplits()
 	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
-		if b.nodes[pc].op == opSplit && b.budget > 0 {
+		if b.nodes[pc].op == opSplit && b.budget > 0 && !inner[pc] {
 			b.mergeSplit(pc)
 		}
 	}
+}
+
+// innerSplits returns the splits that only other splits lead to: no thread is
+// ever there alone.
+func (b *builder) innerSplits() map[int32]bool {
+	landed := map[int32]bool{}
+	for _, r := range b.rules {
+		landed[r] = true
+	}
+	for _, l := range b.loops {
+		landed[l.body] = true
+	}
+	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
+		switch n := &b.nodes[pc]; n.op {
+		case opRange, opCall:
+			landed[n.next] = true
+		case opTable:
+			for _, t := range b.tables[n.arg].targets {
+				landed[t] = true
+			}
+		}
+	}
+	inner := map[int32]bool{}
+	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
+		if b.nodes[pc].op == opSplit && !landed[pc] {
+			inner[pc] = true
+		}
+	}
+	return inner
 }
 
 func (b *builder) mergeSplit(pc int32) {
@@ -68,19 +98,28 @@ func (b *builder) flatten(pc int32, out *[]int32) {
 
 // mergeBytes returns the table that does what all the byte nodes do together.
 func (b *builder) mergeBytes(nodes []int32) (table, bool) {
-	t := table{targets: []int32{failNode}}
-	var group []int32
-	for c := range 256 {
-		group = group[:0]
-		for _, pc := range nodes {
-			if next := b.nextOf(&b.nodes[pc], byte(c)); next != failNode && !slices.Contains(group, next) {
-				group = append(group, next)
+	var groups [256][]int32
+	for _, pc := range nodes {
+		n := &b.nodes[pc]
+		if n.op == opRange {
+			for c := int(n.lo); c <= int(n.hi); c++ {
+				groups[c] = append(groups[c], n.next)
+			}
+			continue
+		}
+		for c := range 256 {
+			if next := b.nextOf(n, byte(c)); next != failNode {
+				groups[c] = append(groups[c], next)
 			}
 		}
+	}
+	t := table{targets: []int32{failNode}}
+	for c, group := range groups {
 		if len(group) == 0 {
 			continue
 		}
-		target := b.groupNode(group)
+		slices.Sort(group)
+		target := b.groupNode(slices.Compact(group))
 		i := slices.Index(t.targets, target)
 		if i < 0 {
 			i = len(t.targets)
@@ -94,12 +133,11 @@ func (b *builder) mergeBytes(nodes []int32) (table, bool) {
 	return t, true
 }
 
-// groupNode returns the split that leads to all of group.
+// groupNode returns the split that leads to all of group, which is sorted.
 func (b *builder) groupNode(group []int32) int32 {
 	if len(group) == 1 {
 		return group[0]
 	}
-	slices.Sort(group)
 	before := len(b.nodes)
 	pc := b.split(slices.Clone(group))
 	b.budget -= 2 * (len(b.nodes) - before)
@@ -142,15 +180,21 @@ func (b *builder) tableNode(t table) node {
 	return node{op: opTable, arg: int32(len(b.tables) - 1)}
 }
 
-// computeNeed fills need, the least fixpoint from above.
+// computeNeed fills need, the least fixpoint from above. Sweeps go both ways, as
+// rules lead to earlier and later ones.
 func (b *builder) computeNeed() {
 	for len(b.need) < len(b.nodes) {
 		b.need = append(b.need, infinite)
 	}
 	b.need[matchNode], b.need[returnNode] = 0, 0
-	for changed := true; changed; {
+	first, last := int(b.shared), len(b.nodes)-1
+	for changed, up := true, true; changed; up = !up {
 		changed = false
-		for pc := int(b.shared); pc < len(b.nodes); pc++ {
+		for i := range last - first + 1 {
+			pc := first + i
+			if !up {
+				pc = last - i
+			}
 			if n := b.needOf(&b.nodes[pc]); n < b.need[pc] {
 				b.need[pc] = n
 				changed = true

@@ -11,7 +11,7 @@ const (
 	maxSteps        = 200_000   // of compiling: schemas visited and merged, expressions built
 	maxNodes        = 200_000   // of the machine
 	maxRepeat       = 1 << 20   // minLength, maxItems, {m,n}
-	maxThreads      = 2_048     // alive at once in one text
+	maxThreads      = 1_024     // alive at once in one text
 	maxNumberDigits = 40        // of a bound of a number
 	maxTokenBytes   = 1_024     // longer tokens are never allowed
 )

@@ -55,30 +55,32 @@ func newBinding(p *program, v *Vocabulary, cacheBytes int) *binding {
 	return b
 }
 
-// addMask sets the bits of the tokens that t survives.
-func (b *binding) addMask(dst []uint64, t thread) {
+// addMask sets the bits of the tokens that t survives. It returns the steps that
+// it took for what was not in the caches.
+func (b *binding) addMask(dst []uint64, t thread) (work int) {
 	if t.pc == matchNode {
-		return
+		return 0
 	}
 	if b.p.wide[t.pc] {
-		if l := b.local(t.pc); l.reach+depthOf(t.frame) <= MaxDepth {
+		l, work := b.local(t.pc)
+		if l.reach+depthOf(t.frame) <= MaxDepth {
 			most := int32(-1)
 			if id := b.p.loopOf[t.pc]; id >= 0 && b.p.loops[id].max >= 0 {
 				most = b.p.loops[id].max - t.count
 			}
 			l.addTo(dst, most)
 			if l.leaves {
-				b.lookUp(dst, t, l)
+				work += b.lookUp(dst, t, l)
 			}
-			return
+			return work
 		}
 	}
-	b.lookUp(dst, t, nil)
+	return b.lookUp(dst, t, nil)
 }
 
 // lookUp sets the bits of a cached walk of t: the whole walk, or what follows
 // the escapes of l.
-func (b *binding) lookUp(dst []uint64, t thread, l *local) {
+func (b *binding) lookUp(dst []uint64, t thread, l *local) (work int) {
 	left := b.p.left(t.pc, t.count, b.v.longest)
 	if l != nil { // no escape takes more rounds than furthest
 		left.least, left.most = min(left.least, l.furthest+1), min(left.most, l.furthest+1)
@@ -89,11 +91,12 @@ func (b *binding) lookUp(dst []uint64, t thread, l *local) {
 	e, ok := s.entries[key]
 	s.mu.RUnlock()
 	if !ok || !sameMasks(e.stack, t.frame) {
-		e = b.compute(t, l, left)
+		e, work = b.compute(t, l, left)
 		s.put(key, e, b.limit)
 	}
 	orBits(dst, e.bits)
 	setBits(dst, e.ids)
+	return work
 }
 
 func (s *shard) put(key maskKey, e maskEntry, limit int) {
@@ -107,7 +110,7 @@ func (s *shard) put(key maskKey, e maskEntry, limit int) {
 	s.entries[key] = e
 }
 
-func (b *binding) compute(t thread, l *local, left rounds) maskEntry {
+func (b *binding) compute(t thread, l *local, left rounds) (maskEntry, int) {
 	w := newWalker(b.p, b.v)
 	defer w.release()
 	if l == nil {
@@ -123,27 +126,27 @@ func (b *binding) compute(t thread, l *local, left rounds) maskEntry {
 	} else {
 		e.ids = slices.Clone(w.ids)
 	}
-	return e
+	return e, w.work
 }
 
-// local returns the local of a wide node. Those of the prelude, and of loops
-// like the one in the prelude, are the vocabulary's.
-func (b *binding) local(pc int32) *local {
+// local returns the local of a wide node, and the steps that it took. Those of
+// the prelude, and of loops like the one in the prelude, are the vocabulary's.
+func (b *binding) local(pc int32) (l *local, work int) {
 	if pc < b.p.shared {
-		return b.v.shared[pc]
+		return b.v.shared[pc], 0
 	}
 	if id := b.p.loopOf[pc]; id >= 0 && b.p.loops[id].free && b.p.loops[id].body == pc {
-		return b.v.free
+		return b.v.free, 0
 	}
 	if l := (*b.locals.Load())[pc]; l != nil {
-		return l
+		return l, 0
 	}
 	b.mu.Lock() // one walk serves all who wait for it
 	defer b.mu.Unlock()
 	if l := (*b.locals.Load())[pc]; l != nil {
-		return l
+		return l, 0
 	}
-	l := localWalk(b.p, b.v, pc)
+	l = localWalk(b.p, b.v, pc)
 	next := map[int32]*local{pc: l}
 	if b.localBytes += l.size(); b.localBytes > b.localLimit {
 		b.localBytes = l.size()
@@ -151,5 +154,5 @@ func (b *binding) local(pc int32) *local {
 		maps.Copy(next, *b.locals.Load())
 	}
 	b.locals.Store(&next)
-	return l
+	return l, l.work
 }

@@ -14,9 +14,14 @@ type Matcher struct {
 	threads []thread
 	starts  []int32 // where each state starts in threads
 	ended   bool    // the last token was an EOS
+	work    int     // steps spent on masks, less a walk's limit per token: see maxWalks
 
 	scratch [2][]thread
 }
+
+// maxWalks is how many walks of the greatest length a text may cost above one
+// per token. Only a grammar made to be slow gets there.
+const maxWalks = 512
 
 // newMatcher starts at the root of b's program.
 func newMatcher(b *binding) *Matcher {
@@ -40,7 +45,7 @@ func (m *Matcher) Mask(dst []uint64) {
 	complete := m.ended
 	for _, t := range m.current() {
 		complete = complete || t.pc == matchNode
-		m.b.addMask(dst, t)
+		m.work += m.b.addMask(dst, t)
 	}
 	if complete {
 		setBits(dst, m.b.v.eos)
@@ -79,8 +84,8 @@ func (m *Matcher) follow(text []byte) []thread {
 }
 
 // Accept moves on by one token. It fails, and changes nothing, if the mask does
-// not allow the token, or if the text can be read in more than 2048 ways at
-// once.
+// not allow the token, or if the grammar is so ambiguous that the text can be
+// read in more than 1024 ways at once, or that masks take too long.
 func (m *Matcher) Accept(token int32) error {
 	v := m.b.v
 	switch {
@@ -96,11 +101,16 @@ func (m *Matcher) Accept(token int32) error {
 	case m.ended || !v.allowed[token]:
 		return fmt.Errorf("grammar: token %d is not allowed here", token)
 	}
+	limit := v.walkLimit()
+	if m.work > maxWalks*limit {
+		return fmt.Errorf("grammar: too ambiguous: its masks took more than %d steps", maxWalks*limit)
+	}
 	next := m.follow(v.tokens[token])
 	if len(next) == 0 {
 		return fmt.Errorf("grammar: token %d (%q) is not allowed here", token, v.tokens[token])
 	}
 	m.push(next)
+	m.work = max(0, m.work-limit)
 	return nil
 }
 
@@ -178,5 +188,5 @@ func (m *Matcher) onlyByte(set []thread) (byte, bool) {
 
 // Clone returns an independent matcher at the same place, with the same past.
 func (m *Matcher) Clone() *Matcher {
-	return &Matcher{b: m.b, threads: slices.Clone(m.threads), starts: slices.Clone(m.starts), ended: m.ended}
+	return &Matcher{b: m.b, threads: slices.Clone(m.threads), starts: slices.Clone(m.starts), ended: m.ended, work: m.work}
 }

@@ -75,6 +75,8 @@ type stepper struct {
 	slab *slab
 	// over is set when threads had to be dropped: see maxThreads.
 	over bool
+	// work counts the threads moved and compared.
+	work int
 
 	// A local walk starts from base, a stand-in for any stack: its counter
 	// counts from 0 and no limit of a loop is checked; returning from it is an
@@ -126,6 +128,7 @@ func (s *stepper) push(t thread, ret int32) *frame {
 // step appends to out where the threads of in go with byte c.
 func (s *stepper) step(out, in []thread, c byte) []thread {
 	start := len(out)
+	s.work += len(in)
 	for i := range in {
 		n := &s.p.nodes[in[i].pc]
 		if next := s.p.nextOf(n, c); next != failNode {
@@ -200,6 +203,7 @@ func returnFrom(f *frame) thread {
 // wait adds t to the set, once.
 func (s *stepper) wait(set []thread, start int, t thread) []thread {
 	if s.p.join[t.pc] {
+		s.work += (len(set) - start) / 4
 		for i := start; i < len(set); i++ {
 			if o := &set[i]; o.pc == t.pc && o.count == t.count && sameStack(o.frame, t.frame) {
 				return set

@@ -19,7 +19,14 @@ type walker struct {
 	// local walks only.
 	rounds []int32
 	frames slab
+	// limit bounds work. A walk that is as ambiguous as to reach it finds fewer
+	// tokens than there are, always the same ones, and at least one.
+	limit int
 }
+
+// walkLimit is how many steps a walk may take: plenty, unless the grammar can
+// read a token in very many ways.
+func (v *Vocabulary) walkLimit() int { return 100_000 + 16*len(v.trie) }
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
@@ -28,6 +35,7 @@ func newWalker(p *program, v *Vocabulary) *walker {
 	w.stepper = stepper{p: p, longest: v.longest, slab: &w.frames, escapes: w.escapes[:0]}
 	w.v, w.ids, w.rounds = v, w.ids[:0], w.rounds[:0]
 	w.frames.used = 0
+	w.limit = v.walkLimit()
 	return w
 }
 
@@ -48,7 +56,7 @@ func (w *walker) subtree(top int32, init []thread) {
 	w.sets = append(w.sets[:0], init...)
 	w.off = append(w.off[:0], 0, int32(len(w.sets)))
 	w.used = append(w.used[:0], w.frames.used)
-	for i := top + 1; i < trie[top].end; {
+	for i := top + 1; i < trie[top].end && (w.work < w.limit || len(w.ids) == 0); {
 		n := &trie[i]
 		d := int(n.depth - trie[top].depth)
 		from, to := w.off[d-1], w.off[d]
@@ -68,6 +76,7 @@ func (w *walker) subtree(top int32, init []thread) {
 
 // stepSet appends where sets[from:to] go with c.
 func (w *walker) stepSet(from, to int, c byte) {
+	w.work++
 	if to-from == 1 { // by far the most frequent case: inside a string
 		t := &w.sets[from]
 		next := w.p.nextOf(&w.p.nodes[t.pc], c)
@@ -149,6 +158,7 @@ type local struct {
 	leaves   bool  // there is a way out at all
 	furthest int32 // most rounds of an escape
 	reach    int32 // depth that the walk needed above the rule
+	work     int   // steps of the walk
 }
 
 // localWalk computes the local of node pc.
@@ -157,7 +167,7 @@ func localWalk(p *program, v *Vocabulary, pc int32) *local {
 	defer w.release()
 	w.base = &frame{}
 	w.subtree(0, []thread{{w.base, pc, 0}})
-	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach}
+	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach, work: w.work}
 	setBits(l.bits, w.ids)
 	inLoop := p.loopOf[pc] >= 0
 	if inLoop {
