@@ -42,7 +42,7 @@ func newCluster(t *testing.T, numBatchers int) *cluster {
 	c.quiet = startEngine(t, testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32}), bubbleClock)
 	for i := range numBatchers {
 		c.devices = append(c.devices, testkit.NewDevice(testkit.DeviceOptions{
-			NumBlocks: 32, Inline: func(step int) bool { return step%3 == 0 },
+			NumBlocks: 32, NumSpecTokens: 2 * i, Inline: func(step int) bool { return step%3 == 0 },
 			Fault:     func(_ int, plan *infer.StepPlan) error { return c.ask(i, plan) },
 			OpenFault: c.askOpen,
 			Next: func(history []int32, p *infer.SamplingParams) int32 {
@@ -328,10 +328,10 @@ func (h *chaos) ask(_ int, plan *infer.StepPlan) error {
 	}
 	if seq := &plan.Sequences[0]; len(plan.Sequences) == 1 {
 		l := h.lone[seq.SeqID]
-		if l.tokens != len(seq.OutputTokenIDs) {
+		if l.tokens != numOutput(seq) {
 			l.count = 0
 		}
-		h.lone[seq.SeqID] = loneFailures{tokens: len(seq.OutputTokenIDs), count: l.count + 1}
+		h.lone[seq.SeqID] = loneFailures{tokens: numOutput(seq), count: l.count + 1}
 	}
 	fault := faults(h.rng)
 	if stall, ok := fault.(testkit.Stall); ok {
@@ -347,5 +347,10 @@ func (h *chaos) ask(_ int, plan *infer.StepPlan) error {
 func (h *chaos) isDone(plan *infer.StepPlan) bool {
 	seq := &plan.Sequences[0]
 	l := h.lone[seq.SeqID]
-	return len(plan.Sequences) == 1 && l.tokens == len(seq.OutputTokenIDs) && l.count >= 2
+	return len(plan.Sequences) == 1 && l.tokens == numOutput(seq) && l.count >= 2
+}
+
+// numOutput returns how many tokens a sequence has; drafts are none yet.
+func numOutput(seq *infer.ScheduledSequence) int {
+	return len(seq.OutputTokenIDs) - seq.NumDraftTokens
 }

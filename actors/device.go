@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,6 +135,10 @@ func checkSequence(seq *infer.ScheduledSequence, res *infer.SequenceResult, voca
 	if n < low || n > high || len(res.Logprobs) != wantLogprobs || len(res.PromptLogprobs) != wantPromptLogprobs {
 		return fmt.Errorf("the runner gave %d tokens, %d logprobs and %d of the prompt, wanted %d to %d, %d and %d",
 			n, len(res.Logprobs), len(res.PromptLogprobs), low, high, wantLogprobs, wantPromptLogprobs)
+	}
+	drafts := seq.OutputTokenIDs[len(seq.OutputTokenIDs)-seq.NumDraftTokens:]
+	if accepted := max(n-1, 0); !slices.Equal(drafts[:accepted], res.NewTokenIDs[:accepted]) {
+		return errors.New("the runner accepted draft tokens that are not those it was given")
 	}
 	if len(res.DraftTokenIDs) > seq.NumProposals {
 		return fmt.Errorf("the runner proposed %d tokens, wanted up to %d", len(res.DraftTokenIDs), seq.NumProposals)

@@ -19,6 +19,7 @@ type Engine struct {
 	env           *environment
 	supervisor    *actor.PID
 	controlTokens []string // of the tokenizer
+	grammars      *grammars
 
 	lastSeqID, drawnSeeds atomic.Uint64
 
@@ -35,7 +36,7 @@ func NewEngine(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), closed: make(chan error, 1)}
+	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), grammars: newGrammars(c.Tokenizer, c.Model.VocabSize, c.EOSTokenIDs), closed: make(chan error, 1)}
 	slots, err := openSlots(&e.config)
 	if err != nil {
 		return nil, err

@@ -281,7 +281,11 @@ func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer
 			return params, err
 		}
 	}
-	return params, nil
+	var err *infer.Error
+	if params.Grammar, err = e.grammars.compile(req.Structured); params.Grammar != nil {
+		params.IgnoreEOS = false // a text that is complete can do nothing but end
+	}
+	return params, err
 }
 
 func (e *Engine) checkLogprobs(param string, n int) *infer.Error {

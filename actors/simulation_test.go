@@ -44,7 +44,7 @@ func (s *script) ask(step int, plan *infer.StepPlan) error {
 // that sequences are preempted; some steps end before Launch returns.
 func simulated(t testing.TB) (*actors.Engine, *testkit.Device, *script) {
 	s := &script{}
-	d := testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32, Fault: s.ask, Inline: func(step int) bool { return step%3 == 0 }})
+	d := testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32, NumSpecTokens: 3, Fault: s.ask, Inline: func(step int) bool { return step%3 == 0 }})
 	e := startEngine(t, d, func(c *actors.Config) { c.StreamInterval = 2 })
 	return e, d, s
 }

@@ -21,6 +21,9 @@ type Request struct {
 	MaxTokens      *int
 	MaxTokensParam string
 
+	// Structured, if set, makes the engine compile Sampling.Grammar.
+	Structured *StructuredOutput
+
 	// BadWords are the request's strings; the engine tokenizes them into Sampling.BadWords.
 	BadWords []string
 	// SeedGiven: Sampling.Seed holds the request's seed; else the engine draws one.

@@ -32,6 +32,10 @@ type SamplingParams struct {
 	BadWords        [][]int32   // token sequences that must not be completed
 	AllowedTokenIDs []int32     // nil = all; else sorted, only these may be drawn
 
+	// Grammar narrows the draws to its texts; nil = none. It goes before
+	// MinTokens: a text that is complete and cannot go on ends.
+	Grammar Grammar
+
 	// NumLogprobs is the number of alternatives to report beside each sampled
 	// token: -1 = no logprobs, 0 = the sampled token only, VocabSize = all.
 	NumLogprobs int

@@ -64,6 +64,10 @@ type ScheduledSequence struct {
 	// its place. Sample asks for a draw after the last token before the drafts,
 	// and after each draft as long as all were accepted.
 	NumDraftTokens int
+	// Matcher follows the sequence if Params has a Grammar. It is the runner's
+	// during the step, and has accepted a beginning of the output before the
+	// drafts, maybe all.
+	Matcher Matcher
 	// NumProposals is how many draft tokens for the sequence's next step are
 	// welcome; 0 = none.
 	NumProposals int

@@ -18,6 +18,7 @@ import (
 type draftProposer struct {
 	pass    *draftPass
 	sampler *sampling.Sampler
+	guide   guide
 	drafts  []drafting
 	params  infer.SamplingParams // scratch: a sequence's, without logprobs
 }
@@ -79,9 +80,13 @@ func (d *draftProposer) run(plan *infer.StepPlan) error {
 		p := &plan.Sequences[s.seq]
 		d.params = *p.Params
 		d.params.NumLogprobs = -1
-		token, _, err := d.sampler.Sample(sampling.Row{
-			Logits: logits, Params: &d.params, Prompt: p.PromptTokenIDs, Output: s.output,
-		})
+		allowed, err := d.guide.allowed(p.Matcher, s.output, len(logits))
+		token := int32(0)
+		if err == nil {
+			token, _, err = d.sampler.Sample(sampling.Row{
+				Logits: logits, Params: &d.params, Prompt: p.PromptTokenIDs, Output: s.output, Allowed: allowed,
+			})
+		}
 		if err != nil {
 			s.want = 0 // a guess that cannot be made is no failure
 			return nil
@@ -103,6 +108,9 @@ func (d *draftProposer) keepDrawing(plan *infer.StepPlan, res *infer.StepResult)
 			ends, _ = p.Params.StopsOn(proposed[n-1])
 		}
 		if len(proposed) >= s.want || ends {
+			if p.Matcher != nil {
+				p.Matcher.Rollback(max(p.Matcher.NumAccepted()-s.first, 0)) // the proposals are no output yet
+			}
 			res.Sequences[s.seq].DraftTokenIDs = proposed
 			continue
 		}

@@ -21,7 +21,7 @@ func (n *ngramProposer) propose(plan *infer.StepPlan, res *infer.StepResult) err
 		n.history = append(n.history[:0], p.PromptTokenIDs...)
 		n.history = append(n.history, outputBefore(p, 0)...)
 		n.history = append(n.history, r.NewTokenIDs...)
-		r.DraftTokenIDs = lookup(n.history, n.min, n.max, p.NumProposals)
+		r.DraftTokenIDs = trim(p.Matcher, n.history[len(p.PromptTokenIDs):], lookup(n.history, n.min, n.max, p.NumProposals))
 	}
 	return nil
 }

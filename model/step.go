@@ -15,6 +15,7 @@ import (
 type step struct {
 	pass
 	sampler  rowSampler
+	guide    guide
 	proposer proposer // nil = no speculation
 
 	rows []logitsRow // rows of the batch whose logits are needed, in plan order
@@ -232,8 +233,14 @@ func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence
 	if !stands(p, res, int(r.draft)) {
 		return nil
 	}
+	output := outputBefore(p, int(r.draft))
+	allowed, guideErr := s.guide.allowed(p.Matcher, output, s.model.config.VocabSize)
+	if guideErr != nil {
+		res.Err = guideErr
+		return nil
+	}
 	token, lp, sampleErr := s.sampler.Sample(sampling.Row{
-		Logits: logits, Params: p.Params, Prompt: p.PromptTokenIDs, Output: outputBefore(p, int(r.draft)),
+		Logits: logits, Params: p.Params, Prompt: p.PromptTokenIDs, Output: output, Allowed: allowed,
 	})
 	if sampleErr != nil {
 		res.Err = sampleErr

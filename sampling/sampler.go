@@ -12,6 +12,9 @@ type Row struct {
 	Params *infer.SamplingParams
 	Prompt []int32 // prompt token ids, read-only
 	Output []int32 // token ids sampled so far, read-only; its length is the draw's position
+	// Allowed has bit i%64 of word i/64 set for each token i that may be drawn at
+	// all; nil = every token.
+	Allowed []uint64
 }
 
 // Sampler holds the scratch memory of sampling. One goroutine uses it at a time.
@@ -37,7 +40,7 @@ func (s *Sampler) Sample(r Row) (token int32, lp infer.TokenLogprobs, err error)
 			"a row has %d logits, but the vocabulary has %d tokens", len(r.Logits), s.vocabSize)
 	}
 	raw := r.Logits
-	if changesRow(p, len(r.Output)) {
+	if r.changes() {
 		// The row as the model gave it must be sound: afterwards a mask may hide a NaN.
 		if _, err := argmax(r.Logits); err != nil {
 			return 0, lp, notFinite(err, len(r.Output))
@@ -103,9 +106,9 @@ func notFinite(fault error, pos int) error {
 
 // explain turns a fault of a row that has been through transform into an error.
 func (s *Sampler) explain(fault error, r Row) error {
-	if fault == faultNone && changesRow(r.Params, len(r.Output)) {
+	if fault == faultNone && r.changes() {
 		return infer.Errorf(infer.CodeInvalid, "",
-			"no token is left to sample%s: allowed_token_ids, bad_words and min_tokens together exclude the whole vocabulary of %d tokens",
+			"no token is left to sample%s: structured output, allowed_token_ids, bad_words and min_tokens together exclude the whole vocabulary of %d tokens",
 			atPosition(len(r.Output)), s.vocabSize)
 	}
 	return notFinite(fault, len(r.Output))

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -12,9 +13,10 @@ var negInf = float32(math.Inf(-1))
 
 func atPosition(pos int) string { return " at output position " + strconv.Itoa(pos) }
 
-// changesRow reports whether transform would do anything at output position pos.
-func changesRow(p *infer.SamplingParams, pos int) bool {
-	return p.AllowedTokenIDs != nil || len(p.BadWords) > 0 || len(p.LogitBias) > 0 ||
+// changes reports whether transform would do anything to the row.
+func (r *Row) changes() bool {
+	p, pos := r.Params, len(r.Output)
+	return r.Allowed != nil || p.AllowedTokenIDs != nil || len(p.BadWords) > 0 || len(p.LogitBias) > 0 ||
 		pos < p.MinTokens || penalizes(p)
 }
 
@@ -32,6 +34,9 @@ func repeats(p *infer.SamplingParams) bool {
 // the vocabulary are ignored throughout.
 func (s *Sampler) transform(r Row) {
 	p := r.Params
+	if r.Allowed != nil {
+		keepBits(r.Logits, r.Allowed)
+	}
 	if p.AllowedTokenIDs != nil {
 		keepOnly(r.Logits, p.AllowedTokenIDs)
 	}
@@ -43,7 +48,7 @@ func (s *Sampler) transform(r Row) {
 			r.Logits[b.TokenID] += b.Bias
 		}
 	}
-	if len(r.Output) < p.MinTokens {
+	if len(r.Output) < p.MinTokens && !r.mustEnd() {
 		// As in vLLM, ignore_eos does not lift this mask.
 		mask(r.Logits, p.EOSTokenIDs)
 		mask(r.Logits, p.StopTokenIDs)
@@ -51,6 +56,39 @@ func (s *Sampler) transform(r Row) {
 	if penalizes(p) {
 		s.penalize(r)
 	}
+}
+
+// mustEnd reports whether a grammar allows nothing but the end of the sequence.
+func (r *Row) mustEnd() bool {
+	allowed := 0
+	for _, word := range r.Allowed {
+		allowed += bits.OnesCount64(word)
+	}
+	for _, id := range r.Params.EOSTokenIDs {
+		if i := int(id) / 64; i < len(r.Allowed) && r.Allowed[i]>>(id%64)&1 != 0 {
+			allowed--
+		}
+	}
+	return r.Allowed != nil && allowed == 0
+}
+
+// keepBits masks every token whose bit is not set.
+func keepBits(logits []float32, allowed []uint64) {
+	for i, word := range allowed {
+		from, to := min(i*64, len(logits)), min(i*64+64, len(logits))
+		switch word {
+		case 0:
+			fill(logits[from:to])
+		case math.MaxUint64:
+		default:
+			for j := range logits[from:to] {
+				if word>>j&1 == 0 {
+					logits[from+j] = negInf
+				}
+			}
+		}
+	}
+	fill(logits[min(len(allowed)*64, len(logits)):])
 }
 
 func (s *Sampler) inVocab(id int32) bool { return uint32(id) < uint32(s.vocabSize) }

@@ -13,6 +13,9 @@ func (s *Scheduler) start(seq *Sequence, m kvcache.Match) {
 	s.cache.Attach(&seq.table, m)
 	seq.numComputed = m.NumTokens
 	seq.running = true
+	if seq.matcher == nil && seq.Params.Grammar != nil {
+		seq.matcher = seq.Params.Grammar.NewMatcher()
+	}
 	seq.drafts, seq.draftLen = nil, s.config.NumSpecTokens
 	s.share.admitted(seq)
 	i := len(s.running)

@@ -247,6 +247,7 @@ func (s *Scheduler) writePlan() {
 			PromptTokenIDs: seq.Prompt,
 			OutputTokenIDs: seq.outputWithDrafts(),
 			NumDraftTokens: seq.numDrafts,
+			Matcher:        seq.matcher,
 			NumProposals:   proposals,
 		})
 	}

@@ -72,6 +72,8 @@ type Sequence struct {
 	numComputed  int  // leading tokens whose keys and values are in the cache
 	numScheduled int  // tokens after these in the plan outstanding, drafts included; 0 = not aboard
 
+	matcher infer.Matcher // nil without a grammar; the runner's while the sequence is aboard
+
 	drafts    []int32 // proposed to follow tokens; the runner's memory, read only
 	numDrafts int     // of those, verified by the plan outstanding: they lie behind tokens, beyond its length
 	draftLen  int     // how many to ask for

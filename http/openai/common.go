@@ -81,13 +81,14 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 	p.usageMode(o, &c.Reply)
 	o.refuseLater()
 	c.Request = &infer.Request{
-		ID:        c.Reply.ID,
-		Arrival:   e.Arrival,
-		Sampling:  p.sampling(o),
-		SeedGiven: o.seed() != nil,
-		BadWords:  o.stringList("bad_words", maxListedStrings),
-		Priority:  p.priority(o, e.Priority),
-		CacheSalt: o.cacheSalt(),
+		ID:         c.Reply.ID,
+		Arrival:    e.Arrival,
+		Sampling:   p.sampling(o),
+		SeedGiven:  o.seed() != nil,
+		Structured: o.structured(),
+		BadWords:   o.stringList("bad_words", maxListedStrings),
+		Priority:   p.priority(o, e.Priority),
+		CacheSalt:  o.cacheSalt(),
 
 		Stream:         c.Reply.Stream,
 		StreamInterval: p.streamInterval(o),

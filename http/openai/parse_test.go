@@ -110,8 +110,18 @@ var refusals = []refusal{
 	{`"prompt_logprobs":21`, infer.CodeInvalid, "prompt_logprobs", "greater than max allowed: 20"},
 	{`"prompt_logprobs":-2`, infer.CodeInvalid, "prompt_logprobs", "-2"},
 	{`"use_beam_search":true`, infer.CodeNotImplemented, "use_beam_search", "not supported"},
-	{`"structured_outputs":{"json":{}}`, infer.CodeNotImplemented, "structured_outputs", "not supported"},
-	{`"response_format":{"type":"json_object"}`, infer.CodeNotImplemented, "response_format", "json_object"},
+	{`"structured_outputs":{}`, infer.CodeInvalid, "structured_outputs", "exactly one"},
+	{`"structured_outputs":{"regex":"a","choice":["a"]}`, infer.CodeInvalid, "structured_outputs", "got 2"},
+	{`"structured_outputs":{"regex":7}`, infer.CodeMalformed, "structured_outputs.regex", "a string"},
+	{`"structured_outputs":{"choice":[]}`, infer.CodeInvalid, "structured_outputs.choice", "at least one"},
+	{`"structured_outputs":{"choice":["a",1]}`, infer.CodeMalformed, "structured_outputs.choice[1]", "a string"},
+	{`"structured_outputs":{"grammar":""}`, infer.CodeInvalid, "structured_outputs.grammar", "empty"},
+	{`"structured_outputs":{"structural_tag":"x"}`, infer.CodeNotImplemented, "structured_outputs.structural_tag", "not supported"},
+	{`"structured_outputs":{"json":{}},"response_format":{"type":"json_object"}`, infer.CodeInvalid, "structured_outputs", "response_format"},
+	{`"response_format":{"type":"json_schema"}`, infer.CodeMalformed, "response_format.json_schema", "required"},
+	{`"response_format":{"type":"json_schema","json_schema":{"schema":{}}}`, infer.CodeMalformed, "response_format.json_schema.name", "required"},
+	{`"response_format":{"type":"json_schema","json_schema":{"name":"n"}}`, infer.CodeMalformed, "response_format.json_schema.schema", "required"},
+	{`"response_format":{"type":"structural_tag"}`, infer.CodeNotImplemented, "response_format.type", "structural_tag"},
 	{`"response_format":{}`, infer.CodeMalformed, "response_format.type", "required"},
 	{`"response_format":{"type":"xml"}`, infer.CodeMalformed, "response_format.type", "xml"},
 	{`"priority":1`, infer.CodeInvalid, "priority", "--scheduling-policy priority"},
@@ -274,4 +284,28 @@ func TestErrorsAreNotTypedNil(t *testing.T) {
 	require.NoError(t, err)
 	var inferErr *infer.Error
 	require.False(t, errors.As(err, &inferErr))
+}
+
+// What is asked for reaches the engine as it was sent.
+func TestStructuredOutput(t *testing.T) {
+	schema := `{"type":"object", "properties":{"b":{},"a":{}}}`
+	for fields, want := range map[string]*infer.StructuredOutput{
+		`"response_format":{"type":"text"}`:                nil,
+		`"response_format":null,"structured_outputs":null`: nil,
+		`"response_format":{"type":"json_object"}`:         {Param: "response_format", JSONObject: true},
+		`"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":` + schema + `}}`: {Param: "response_format.json_schema.schema", JSONSchema: []byte(schema)},
+		`"structured_outputs":{"json":` + schema + `}`:                                                              {Param: "structured_outputs.json", JSONSchema: []byte(schema)},
+		`"structured_outputs":{"json":"{\"type\":\"null\"}"}`:                                                       {Param: "structured_outputs.json", JSONSchema: []byte(`{"type":"null"}`)},
+		`"structured_outputs":{"json_object":true,"regex":null}`:                                                    {Param: "structured_outputs.json_object", JSONObject: true},
+		`"structured_outputs":{"json_object":false,"regex":"a+"}`:                                                   {Param: "structured_outputs.regex", Regex: "a+"},
+		`"structured_outputs":{"choice":["a","b"]}`:                                                                 {Param: "structured_outputs.choice", Choice: []string{"a", "b"}},
+		`"structured_outputs":{"grammar":"root ::= \"a\""}`:                                                         {Param: "structured_outputs.grammar", EBNF: `root ::= "a"`},
+	} {
+		call, err := openai.ParseChat([]byte(chat(fields)), profile(), envelope())
+		require.NoError(t, err, fields)
+		require.Equal(t, want, call.Request.Structured, fields)
+		call, err = openai.ParseCompletion([]byte(completion(fields)), profile(), envelope())
+		require.NoError(t, err, fields)
+		require.Equal(t, want, call.Request.Structured, fields)
+	}
 }

@@ -169,26 +169,8 @@ func (o *object) refuse(names ...string) {
 	}
 }
 
-// refuseLater refuses structured output and beam search.
-func (o *object) refuseLater() {
-	o.refuse("use_beam_search", "structured_outputs", "kv_transfer_params")
-	format := o.typed("response_format", "an object")
-	if format == nil {
-		return
-	}
-	f := parseObject(format, "response_format")
-	form := f.str("type")
-	o.adopt(f)
-	switch {
-	case form == nil:
-		o.fail(infer.CodeMalformed, "response_format.type", "is required")
-	case *form == "text":
-	case slices.Contains([]string{"json_object", "json_schema", "structural_tag"}, *form):
-		o.fail(infer.CodeNotImplemented, "response_format", "%q is not supported by this version", *form)
-	default:
-		o.fail(infer.CodeMalformed, "response_format.type", "unknown: %q", excerpt(*form))
-	}
-}
+// refuseLater refuses beam search and the like.
+func (o *object) refuseLater() { o.refuse("use_beam_search", "kv_transfer_params") }
 
 // refuseTools refuses tools; the client's own mistakes come first, as a 400.
 func (o *object) refuseTools() {

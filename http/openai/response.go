@@ -63,6 +63,9 @@ func (o *object) refuseFromResponses() {
 	if n := o.count("n", math.MinInt32, math.MaxInt32); n != nil && *n != 1 {
 		o.fail(infer.CodeInvalid, "n", "must be 1: a response is one answer, got %d", *n)
 	}
+	if o.has(responseFormat) {
+		o.fail(infer.CodeInvalid, responseFormat, "not a field of responses: give text.format instead")
+	}
 	o.refuse("conversation")
 	o.refuseLater()
 }

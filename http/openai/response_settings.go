@@ -43,7 +43,9 @@ func (o *object) responseSettings(p *Profile, c *Call) responseSettings {
 	dst = appendStringOrNull(append(dst, `,"summary":null},"safety_identifier":`...), o.label("safety_identifier"))
 	_ = o.str("service_tier") // there is one
 	dst = appendFloat(append(dst, `,"service_tier":"default","temperature":`...), c.Request.Sampling.Temperature, 64)
-	dst = append(append(dst, `,"text":`...), o.textSettings()...)
+	text, form := o.textSettings()
+	c.Request.Structured = o.onlyForm(form, "text.format")
+	dst = append(append(dst, `,"text":`...), text...)
 	var tools []byte
 	tools, s.templateTools = o.responseTools()
 	dst = append(append(dst, `,"tool_choice":`...), o.responseToolChoice(s.templateTools != nil)...)
@@ -148,38 +150,26 @@ func (o *object) effort() string {
 	return or(effort, "")
 }
 
-// textSettings reads text, of which no format but plain text is supported yet.
-func (o *object) textSettings() []byte {
-	dst := []byte(`{"format":{"type":"text"}`)
+// textSettings reads text: as it is repeated in the response, and the form that it
+// asks for.
+func (o *object) textSettings() (repeated []byte, form *infer.StructuredOutput) {
+	format := json.RawMessage(`{"type":"text"}`)
 	raw := o.typed("text", "an object")
 	if raw == nil {
-		return append(dst, '}')
+		return append(append([]byte(`{"format":`), format...), '}'), nil
 	}
 	t := parseObject(raw, "text")
-	if format := t.typed("format", "an object"); format != nil {
-		f := parseObject(format, "text.format")
-		f.checkFormat()
-		t.adopt(f)
+	if given := t.typed("format", "an object"); given != nil {
+		format = given
+		form = t.format(given, "text.format", "")
 	}
+	dst := append([]byte(`{"format":`), format...)
 	if v := t.str("verbosity"); v != nil {
 		t.oneOf("verbosity", *v, []string{"low", "medium", "high"})
 		dst = appendString(append(dst, `,"verbosity":`...), *v)
 	}
 	o.adopt(t)
-	return append(dst, '}')
-}
-
-func (o *object) checkFormat() {
-	form := o.str("type")
-	switch {
-	case form == nil:
-		o.fail(infer.CodeMalformed, "type", "is required")
-	case *form == "text":
-	case *form == "json_object" || *form == "json_schema":
-		o.fail(infer.CodeNotImplemented, "type", "%q is not supported by this version", *form)
-	default:
-		o.fail(infer.CodeMalformed, "type", "unknown: %q", excerpt(*form))
-	}
+	return append(dst, '}'), form
 }
 
 // responseTools reads tools: as they are repeated in the response, and as chat

@@ -18,7 +18,7 @@ const module = "github.com/troupe-llm/troupe"
 // allowed is the import table of ARCHITECTURE.md, "Rooms". The longest matching
 // folder decides. A folder may always import itself and what lies below it.
 var allowed = map[string][]string{
-	"actors":      {"infer", "tokenizer", "chat", "sampling", "scheduler", "metrics", "cluster"},
+	"actors":      {"infer", "tokenizer", "chat", "sampling", "scheduler", "grammar", "metrics", "cluster"},
 	"chat":        {"infer"},
 	"cluster":     {"infer"},
 	"cmd":         {"*"},

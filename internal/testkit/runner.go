@@ -15,6 +15,9 @@ type DeviceOptions struct {
 	BlockSize   int // tokens per block [4]
 	VocabSize   int // [NumTokens]
 	MaxModelLen int // [128]
+	// NumSpecTokens is how many draft tokens runners propose for a sequence and
+	// step; some of them are wrong.
+	NumSpecTokens int
 
 	// Next draws the token after a history. It must be a pure function of its
 	// arguments, or no two runs can be compared. [NextToken]
@@ -260,7 +263,7 @@ func newRunner(d *Device) *Runner {
 func (r *Runner) Spec() infer.RunnerSpec {
 	o := &r.device.options
 	return infer.RunnerSpec{NumBlocks: o.NumBlocks, BlockSize: o.BlockSize, VocabSize: o.VocabSize,
-		MaxModelLen: o.MaxModelLen, Device: "scripted", DType: "none"}
+		MaxModelLen: o.MaxModelLen, NumSpecTokens: o.NumSpecTokens, Device: "scripted", DType: "none"}
 }
 
 // Launch implements infer.Runner.

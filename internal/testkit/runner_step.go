@@ -61,11 +61,32 @@ func (r *Runner) sample(seq *infer.ScheduledSequence, res *infer.SequenceResult)
 		return
 	}
 	tokens := history(seq)
-	id := r.device.options.Next(tokens, seq.Params)
-	res.NewTokenIDs = []int32{id}
-	if seq.Params.NumLogprobs >= 0 {
-		res.Logprobs = []infer.TokenLogprobs{Logprobs(tokens, id, seq.Params.NumLogprobs)}
+	for end := len(tokens) - seq.NumDraftTokens; ; end++ {
+		before := tokens[:end]
+		id := r.device.options.Next(before, seq.Params)
+		res.NewTokenIDs = append(res.NewTokenIDs, id)
+		if seq.Params.NumLogprobs >= 0 {
+			res.Logprobs = append(res.Logprobs, Logprobs(before, id, seq.Params.NumLogprobs))
+		}
+		if end == len(tokens) || tokens[end] != id {
+			tokens = append(slices.Clone(before), id)
+			break
+		}
 	}
+	res.DraftTokenIDs = r.propose(tokens, seq)
+}
+
+// propose guesses what follows, and is wrong now and then.
+func (r *Runner) propose(tokens []int32, seq *infer.ScheduledSequence) (drafts []int32) {
+	for range seq.NumProposals {
+		id := r.device.options.Next(tokens, seq.Params)
+		if hashOf(tokens)>>40%3 == 0 {
+			id = (id + 1) % NumTokens
+		}
+		drafts = append(drafts, id)
+		tokens = append(tokens, id)
+	}
+	return drafts
 }
 
 // mix folds a token into a hash that is never 0.

@@ -1,0 +1,156 @@
+package actors
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+
+	"github.com/troupe-llm/troupe/grammar"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// grammars compiles what requests ask their output to be like, and remembers the
+// latest: clients send the same schema again and again. It is safe for
+// concurrent use.
+type grammars struct {
+	vocabulary func() *grammar.Vocabulary // made when it is first needed
+
+	mu     sync.Mutex
+	byKey  map[grammarKey]*grammar.Grammar
+	oldest []grammarKey // in the order of compiling
+}
+
+type grammarKey [sha256.Size]byte
+
+// maxGrammars bounds the grammars remembered.
+const maxGrammars = 64
+
+func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *grammars {
+	return &grammars{
+		byKey: map[grammarKey]*grammar.Grammar{},
+		vocabulary: sync.OnceValue(func() *grammar.Vocabulary {
+			tokens := make([][]byte, vocabSize) // a model may have more than its tokenizer knows
+			o := grammar.VocabularyOptions{EOS: eosTokenIDs}
+			for id := range min(vocabSize, t.VocabSize()) {
+				tokens[id] = t.TokenBytes(int32(id))
+				if t.IsSpecial(int32(id)) {
+					o.Special = append(o.Special, int32(id))
+				}
+			}
+			return grammar.NewVocabulary(tokens, o)
+		}),
+	}
+}
+
+// compile returns the grammar that a request asks for; nil asks for none. Its
+// errors are the client's.
+func (g *grammars) compile(s *infer.StructuredOutput) (infer.Grammar, *infer.Error) {
+	if s == nil {
+		return nil, nil
+	}
+	key := keyOf(s)
+	compiled := g.find(key)
+	if compiled == nil {
+		var err error
+		if compiled, err = compileGrammar(s); err != nil {
+			return nil, infer.AsError(err)
+		}
+		g.keep(key, compiled)
+	}
+	return &boundGrammar{compiled, g.vocabulary()}, nil
+}
+
+func (g *grammars) find(key grammarKey) *grammar.Grammar {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.byKey[key]
+}
+
+func (g *grammars) keep(key grammarKey, compiled *grammar.Grammar) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.byKey[key] != nil {
+		return
+	}
+	if len(g.oldest) == maxGrammars {
+		delete(g.byKey, g.oldest[0])
+		g.oldest = append(g.oldest[:0], g.oldest[1:]...)
+	}
+	g.byKey[key] = compiled
+	g.oldest = append(g.oldest, key)
+}
+
+// keyOf hashes everything that tells one grammar from another, lengths included.
+func keyOf(s *infer.StructuredOutput) (key grammarKey) {
+	h := sha256.New()
+	part := func(kind byte, text string) {
+		var head [9]byte
+		head[0] = kind
+		binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
+		h.Write(head[:])
+		h.Write([]byte(text))
+	}
+	part('p', s.Param)
+	if s.JSONObject {
+		part('o', "")
+	}
+	part('s', string(s.JSONSchema))
+	part('r', s.Regex)
+	part('g', s.EBNF)
+	for _, c := range s.Choice {
+		part('c', c)
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+func compileGrammar(s *infer.StructuredOutput) (*grammar.Grammar, error) {
+	o := grammar.Options{Param: s.Param}
+	switch {
+	case s.JSONObject:
+		return grammar.CompileJSONObject(o)
+	case s.JSONSchema != nil:
+		return grammar.CompileJSONSchema(s.JSONSchema, o)
+	case s.Choice != nil:
+		return grammar.CompileChoice(s.Choice, o)
+	case s.EBNF != "":
+		return grammar.CompileEBNF(s.EBNF, o)
+	}
+	return grammar.CompileRegex(s.Regex, o)
+}
+
+// boundGrammar is a grammar over the tokens of this engine's model.
+type boundGrammar struct {
+	grammar    *grammar.Grammar
+	vocabulary *grammar.Vocabulary
+}
+
+// NewMatcher implements infer.Grammar.
+func (b *boundGrammar) NewMatcher() infer.Matcher {
+	return &countingMatcher{Matcher: b.grammar.NewMatcher(b.vocabulary)}
+}
+
+// countingMatcher knows how many tokens it has accepted.
+type countingMatcher struct {
+	*grammar.Matcher
+	accepted int
+}
+
+// Accept implements infer.Matcher.
+func (m *countingMatcher) Accept(token int32) error {
+	err := m.Matcher.Accept(token)
+	if err == nil {
+		m.accepted++
+	}
+	return err
+}
+
+// Rollback implements infer.Matcher.
+func (m *countingMatcher) Rollback(n int) {
+	m.Matcher.Rollback(n)
+	m.accepted -= n
+}
+
+// NumAccepted implements infer.Matcher.
+func (m *countingMatcher) NumAccepted() int { return m.accepted }

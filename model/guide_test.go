@@ -1,0 +1,112 @@
+package model_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/grammar"
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/understudy"
+	"github.com/troupe-llm/troupe/scheduler"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// bound is a grammar over the embedded vocabulary.
+type bound struct {
+	grammar    *grammar.Grammar
+	vocabulary *grammar.Vocabulary
+}
+
+// counting is a matcher that knows how many tokens it has accepted.
+type counting struct {
+	*grammar.Matcher
+	n int
+}
+
+func (b *bound) NewMatcher() infer.Matcher {
+	return &counting{Matcher: b.grammar.NewMatcher(b.vocabulary)}
+}
+
+func (c *counting) NumAccepted() int { return c.n }
+
+func (c *counting) Accept(id int32) error {
+	err := c.Matcher.Accept(id)
+	if err == nil {
+		c.n++
+	}
+	return err
+}
+
+func (c *counting) Rollback(n int) { c.Matcher.Rollback(n); c.n -= n }
+
+func embeddedTokenizer(t *testing.T) *tokenizer.Tokenizer {
+	b, err := understudy.Embedded().File("tokenizer.json")
+	require.NoError(t, err)
+	words, err := tokenizer.New(b, tokenizer.Config{})
+	require.NoError(t, err)
+	return words
+}
+
+const citySchema = `{"type":"object","properties":{"city":{"type":"string","maxLength":8},"sizes":{"type":"array","items":{"type":"integer","minimum":-5,"maximum":120},"minItems":1,"maxItems":3},"kind":{"enum":["big","small"]}},"required":["city","sizes","kind"],"additionalProperties":false}`
+
+// TestGrammarHoldsUnderSpeculation: whatever is guessed, rejected, preempted or
+// chunked, what is drawn follows the grammar, and is what is drawn without guesses.
+func TestGrammarHoldsUnderSpeculation(t *testing.T) {
+	words := embeddedTokenizer(t)
+	g := readGolden(t)
+	tokens := make([][]byte, words.VocabSize())
+	o := grammar.VocabularyOptions{EOS: g.EOSTokenIDs}
+	for id := range tokens {
+		tokens[id] = words.TokenBytes(int32(id))
+		if words.IsSpecial(int32(id)) {
+			o.Special = append(o.Special, int32(id))
+		}
+	}
+	schema, err := grammar.CompileJSONSchema([]byte(citySchema), grammar.Options{Param: "schema"})
+	require.NoError(t, err)
+	city := &bound{schema, grammar.NewVocabulary(tokens, o)}
+	params := func(i int) *infer.SamplingParams {
+		p := variedParams(g.EOSTokenIDs)(i)
+		p.Grammar, p.MaxTokens, p.BadWords, p.LogitBias = city, 200, nil, nil
+		if i%5 == 0 {
+			p.MinTokens = 150 // the grammar ends the text long before
+		}
+		return p
+	}
+	prompts := drawPrompts(rand.New(rand.NewPCG(5, 6)), 24, words.VocabSize())
+	var want []answer
+	for _, name := range []string{"off", "ngram", "draft"} {
+		for _, tight := range []bool{false, true} {
+			e := newEngine(t, speculations()[name], func(o *model.Options, c *scheduler.Config) {
+				if tight {
+					o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, o.NumBlocksOverride, o.MaxModelLen = 8, 40, 1, 280, 280
+					c.MaxNumSeqs, c.MaxNumBatchedTokens = 8, 40
+				}
+			})
+			got := e.run(t, prompts, params)
+			if want == nil {
+				want = got
+			}
+			for i, a := range got {
+				require.Equal(t, want[i].tokens, a.tokens, "%s %d", name, i)
+				require.Equal(t, infer.FinishStop, a.reason)
+				var v struct {
+					City  string `json:"city"`
+					Sizes []int  `json:"sizes"`
+					Kind  string `json:"kind"`
+				}
+				text := words.Decode(a.tokens, true)
+				require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+				require.Contains(t, []string{"big", "small"}, v.Kind)
+				require.NotEmpty(t, v.Sizes)
+			}
+			if name != "off" {
+				require.Positive(t, e.numAccepted)
+			}
+		}
+	}
+}
