@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"unicode/utf8"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -60,9 +61,29 @@ func decodeJSON(b []byte, file, part string, v any) error {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
 		field := join(part, typ.Field)
-		return infer.Errorf(infer.CodeMalformed, field, "%s: %s must be of type %s, not %s", file, field, typ.Type, typ.Value)
+		return infer.Errorf(infer.CodeMalformed, field, "%s: %s must be %s, not %s", file, field, kindName(typ.Type), typ.Value)
 	}
 	return infer.Errorf(infer.CodeMalformed, part, "%s: %v", where, err)
+}
+
+// kindName is what JSON calls the values that t is made of.
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Pointer:
+		return kindName(t.Elem())
+	default:
+		return "an object"
+	}
 }
 
 // join returns the path of field within part.

@@ -231,3 +231,15 @@ func TestParseConfig(t *testing.T) {
 		require.Contains(t, e.Message, "tokenizer_config.json")
 	}
 }
+
+func TestTypesAreNamedAsJSONDoes(t *testing.T) {
+	for file, want := range map[string]string{
+		`{"added_tokens":[{"id":"x"}]}`:                             "must be an integer, not string",
+		`{"added_tokens":3}`:                                        "must be a list, not number",
+		`{"model":{"type":"BPE","vocab":{"a":0},"dropout":"much"}}`: "must be a number, not string",
+	} {
+		_, err := tokenizer.New([]byte(file), tokenizer.Config{})
+		require.ErrorContains(t, err, want, file)
+		require.NotContains(t, err.Error(), "int32")
+	}
+}

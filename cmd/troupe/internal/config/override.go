@@ -25,7 +25,7 @@ func (s *Serve) SamplingDefaults(d infer.SamplingDefaults) (infer.SamplingDefaul
 	decoder := json.NewDecoder(bytes.NewReader(s.Model.OverrideGenerationConfig.Raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&o); err != nil {
-		return d, fmt.Errorf("--override-generation-config: %w", err)
+		return d, fmt.Errorf("--override-generation-config: %w", jsonError(err))
 	}
 	for _, r := range []struct {
 		name      string

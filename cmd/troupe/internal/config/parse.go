@@ -205,5 +205,5 @@ func (s setting) kongArgs() []string {
 
 // explain makes one line of kong's error.
 func explain(err error) error {
-	return &UsageError{Err: errors.New(strings.Join(strings.Fields(err.Error()), " "))}
+	return &UsageError{Err: errors.New(plainWords(strings.Join(strings.Fields(err.Error()), " ")))}
 }

@@ -89,7 +89,7 @@ func (o JSONObject) IsEmpty() bool {
 func (o *JSONObject) UnmarshalText(text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return fmt.Errorf("expected a JSON object but got %q: %w", text, err)
+		return fmt.Errorf("expected a JSON object but got %q: %w", text, jsonError(err))
 	}
 	o.Raw = nil
 	if members != nil {
