@@ -35,11 +35,22 @@
 // saw learn of it because they watch it. Each asks the supervisor for the next
 // batcher, another one that lives or the next life of this one, and resubmits
 // prompt and output so far; since a token is a function of logits, seed and
-// position alone, it goes on as if nothing had happened. Those aboard a failed
-// step are suspects and run alone until they have a token; one that fails a step
-// alone, or is named by an [infer.SequenceFault], fails its request. A sequence or
-// request that panics fails its own request. In each case the stream ends with
-// exactly one Final.
+// position alone, it goes on as if nothing had happened. The first step of a
+// batcher waits for those that lost the last one, so that they are computed again
+// together.
+//
+// Who breaks steps is found out by blame.go. A failure in company convicts nobody.
+// After the first one sequences that have tokens share steps again, newcomers run
+// alone; after the second one all who were aboard run alone, until a token clears
+// them. A sequence under which three steps to itself fail is taken for the cause if
+// the device did other work before the last of them and nothing failed without it;
+// else five must fail: two devices may well break one after the other under an
+// innocent one. One that an [infer.SequenceFault] names is failed at once. When
+// nothing whatever goes well for Config.RecoveryTimeout it is an outage: nobody is to
+// blame, and those who wait get its error.
+//
+// A sequence or request that panics fails its own request. In each case the stream
+// ends with exactly one Final.
 //
 // # Rules that protoactor teaches
 //
