@@ -13,6 +13,7 @@ type panel struct {
 	*attentionPanel
 	ws      *workspace
 	seq     *compute.BatchSeq
+	columns [widest]column
 	queries []float32 // [head_dim, columns]
 
 	// The span at hand:
@@ -21,18 +22,14 @@ type panel struct {
 	stride     int
 }
 
+// column is one query head at one position.
+type column struct {
+	row, offset int // of the query in qkv, and of the result in dst
+	sees        int // positions
+}
+
 // n is the number of columns.
 func (p *panel) n() int { return p.to - p.from }
-
-// sees returns how many positions column j of the panel sees.
-func (p *panel) sees(j int) int { return p.context(p.attentionPanel, p.from+j) }
-
-// at returns column j's row in the buffers and its offset there.
-func (p *panel) at(j int) (row, offset int) {
-	c := p.from + j
-	head := p.head*p.group + c%p.group
-	return p.seq.QueryStart + c/p.group, head * p.spec.HeadDim
-}
 
 // all computes the panel whole.
 func (p *panel) all() {
@@ -62,20 +59,35 @@ func (p *panel) one(u attentionUnit, part *partial) {
 	p.finish(&parts[0])
 }
 
+// locate fills in the columns.
+func (p *panel) locate() {
+	p.seq = &p.batch.Seqs[p.attentionPanel.seq]
+	query, head := p.from/p.group, p.from%p.group
+	for j := range p.n() {
+		p.columns[j] = column{
+			row: p.seq.QueryStart + query, offset: (p.head*p.group + head) * p.spec.HeadDim,
+			sees: p.seq.ContextLen - p.seq.QueryLen + query + 1,
+		}
+		if head++; head == p.group {
+			query, head = query+1, 0
+		}
+	}
+}
+
 // prepare packs the queries.
 func (p *panel) prepare() {
-	p.seq = &p.batch.Seqs[p.attentionPanel.seq]
+	p.locate()
 	n, dim := p.n(), p.spec.HeadDim
 	if n == 1 {
-		row, offset := p.at(0)
-		p.queries = p.qkv.row(row)[offset:][:dim]
+		c := &p.columns[0]
+		p.queries = p.qkv.row(c.row)[c.offset:][:dim]
 		return
 	}
 	memory := p.ws.queries.floats(2 * n * dim)
 	rows, packed := memory[:n*dim], memory[n*dim:]
 	for j := range n {
-		row, offset := p.at(j)
-		copy(rows[j*dim:][:dim], p.qkv.row(row)[offset:])
+		c := &p.columns[j]
+		copy(rows[j*dim:][:dim], p.qkv.row(c.row)[c.offset:])
 	}
 	kernels.PackPanel(p.b.tier, packed, rows, dim, n, dim)
 	p.queries = packed
@@ -84,8 +96,8 @@ func (p *panel) prepare() {
 // finish divides by the sums of the weights and stores the columns.
 func (p *panel) finish(sum *partial) {
 	for j := range p.n() {
-		row, offset := p.at(j)
-		dst := p.dst.row(row)[offset:][:p.spec.HeadDim]
+		c := &p.columns[j]
+		dst := p.dst.row(c.row)[c.offset:][:p.spec.HeadDim]
 		kernels.Scale(p.b.tier, dst, sum.out[j*p.padded:][:len(dst)], 1/sum.total[j])
 	}
 }
@@ -93,13 +105,13 @@ func (p *panel) finish(sum *partial) {
 // weigh computes one span's part of every column that sees any of it.
 func (p *panel) weigh(span int, part *partial) {
 	p.start = span * p.span
-	p.end = min(p.start+p.span, p.sees(p.n()-1))
+	p.end = min(p.start+p.span, p.columns[p.n()-1].sees)
 	// A tile apart, so that rows do not fall on the same places of the cache.
 	p.stride = roundUp(p.end-p.start, kernels.TileRows) + kernels.TileRows
 	p.scores = p.ws.scores.floats(p.n() * p.stride)
 	p.score()
 	for j := p.firstSeeing(p.start); j < p.n(); j++ {
-		part.largest[j], part.total[j] = p.softmax(j, min(p.sees(j), p.end)-p.start)
+		part.largest[j], part.total[j] = p.softmax(j, min(p.columns[j].sees, p.end)-p.start)
 	}
 	clear(part.out)
 	p.mix(part.out)
@@ -109,7 +121,7 @@ func (p *panel) weigh(span int, part *partial) {
 // do, too.
 func (p *panel) firstSeeing(pos int) int {
 	j := 0
-	for p.sees(j) <= pos {
+	for p.columns[j].sees <= pos {
 		j++
 	}
 	return j
@@ -183,7 +195,7 @@ func (p *panel) mix(out []float32) {
 	n, size, pos := p.n(), p.kv.spec.BlockSize, p.start
 	first := p.firstSeeing(p.start)
 	if first == 0 {
-		all := min(p.sees(0), p.end)
+		all := min(p.columns[0].sees, p.end)
 		if blocks := (all - pos) / size; blocks > 0 {
 			p.ws.gemm.Segment, p.ws.gemm.K = p.valueBlocks(pos/size, blocks), size
 			p.product(out, 0, n, pos, blocks*size)
@@ -195,9 +207,12 @@ func (p *panel) mix(out []float32) {
 		p.mixPieces(out, 0, n, pos, all)
 		pos = all
 	}
-	for from := first; from < n; {
-		to := min((p.from+from)/p.group*p.group+p.group-p.from, n)
-		p.mixPieces(out, from, to, pos, min(p.sees(from), p.end))
+	for from := first; from < n && pos < p.end; {
+		to := from + 1
+		for to < n && p.columns[to].row == p.columns[from].row {
+			to++
+		}
+		p.mixPieces(out, from, to, pos, min(p.columns[from].sees, p.end))
 		from = to
 	}
 }
