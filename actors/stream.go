@@ -64,6 +64,10 @@ func (s *stream) Drain(buf []infer.Event) []infer.Event {
 	if len(buf) == 0 {
 		s.pending, buf = buf, s.pending
 		s.bytes = 0
+		if s.finished {
+			giveEvents(s.pending)
+			s.pending = nil
+		}
 		return buf
 	}
 	buf = append(buf, s.pending...)
@@ -104,6 +108,9 @@ func (s *stream) bind(request *actor.PID) infer.CancelReason {
 // ones, when the reader lags by more than the bound: the request must be cancelled.
 func (s *stream) push(deltas ...infer.Delta) bool {
 	s.mu.Lock()
+	if s.pending == nil {
+		s.pending = takeEvents()
+	}
 	for i := range deltas {
 		s.overflow = s.overflow || s.bytes > s.limits.hard
 		if s.overflow || s.finished {
@@ -120,6 +127,28 @@ func (s *stream) push(deltas ...infer.Delta) bool {
 	s.mu.Unlock()
 	s.wake()
 	return !overflow
+}
+
+// eventBuffers are what streams that have ended leave to others.
+var eventBuffers sync.Pool // of *[]infer.Event, empty and cleared
+
+// Buffers of fewer events are as soon made anew; of more, too large to keep.
+const minKeptEvents, maxKeptEvents = 8, 256
+
+func takeEvents() []infer.Event {
+	if kept, ok := eventBuffers.Get().(*[]infer.Event); ok {
+		return *kept
+	}
+	return nil
+}
+
+// giveEvents keeps an empty buffer that nobody else has.
+func giveEvents(buf []infer.Event) {
+	if cap(buf) < minKeptEvents || cap(buf) > maxKeptEvents {
+		return
+	}
+	clear(buf[:cap(buf)]) // let go of texts and token slices
+	eventBuffers.Put(&buf)
 }
 
 // finish appends the Final; later calls do nothing.

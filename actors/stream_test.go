@@ -137,3 +137,25 @@ func accumulate(total *infer.Delta, d infer.Delta) {
 	total.Logprobs = append(total.Logprobs, d.Logprobs...)
 	total.NumOutputTokens = d.NumOutputTokens
 }
+
+// The buffers of a stream that has ended serve others, with nothing left in them.
+func TestStreamLeavesItsBuffersToOthers(t *testing.T) {
+	s := newStream("id", nil, 1<<20)
+	deltas := make([]infer.Delta, minKeptEvents)
+	for i := range deltas {
+		deltas[i] = infer.Delta{Text: "secret", TokenIDs: []int32{1}}
+	}
+	require.True(t, s.push(deltas...))
+	first := s.Drain(nil)
+	require.True(t, s.push(deltas...))
+	second := s.Drain(first[:0])
+	s.finish(&infer.Final{})
+	last := s.Drain(second[:0])
+	require.NotNil(t, last[0].Final)
+	require.Empty(t, s.Drain(last[:0]))
+	require.Nil(t, s.pending)
+	for buf := takeEvents(); buf != nil; buf = takeEvents() {
+		require.Empty(t, buf)
+		require.Equal(t, make([]infer.Event, cap(buf)), buf[:cap(buf)])
+	}
+}

@@ -233,6 +233,8 @@ func (e *events) Close() error {
 	switch {
 	case e.call.meter.entry.isOver: // it knows: both must say the same
 		status = e.call.meter.entry.Status
+		e.stream.Drain(e.pending[:0]) // nothing comes: the buffer goes back
+		e.pending = nil
 	case !e.ended:
 		status = metrics.StatusClientGone
 		e.call.meter.status = status
