@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -145,6 +146,48 @@ func testPoison(c *cluster, neighbours int, poisonAfter []int, maxRestarts int) 
 	}
 	require.LessOrEqual(c.t, c.devices[0].NumOpened()-1, maxRestarts)
 	c.settle()
+}
+
+// TestPoisonDoesNotStarveLongPrompts: a prompt of several chunks gets through between
+// clients that send one poisonous request after the other.
+func TestPoisonDoesNotStarveLongPrompts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		close(c.gate)
+		long := endless(4)
+		long.Prompts[0] = infer.Prompt{TokenIDs: prompt(110, 2)}
+		want := generate(t, c.quiet, long)
+		c.play(func(_ int, plan *infer.StepPlan) error {
+			if isPoisoned(plan) {
+				return errDevice
+			}
+			return nil
+		}, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					req := endless(4)
+					req.Prompts[0] = infer.Prompt{TokenIDs: append(prompt(3, 1), poison, 'a')}
+					s, err := c.engine.Generate(ctx, req)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, err := read(s); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 5 {
+			requireSame(t, want, generate(t, c.engine, long), "long")
+		}
+		cancel()
+		clients.Wait()
+		c.settle()
+	})
 }
 
 // TestBrokenDeviceIsAnOutage: a device that opens and then fails whatever it is given

@@ -65,5 +65,5 @@
 // both, the others first: if the device does not work at all, they should be the
 // ones to find out. Isolated sequences take turns, those that were tried less often
 // first, then by rank. A turn lasts until the sequence has a token, so that a long
-// prefill comes to its end however many others wait.
+// prefill comes to its end however many others wait, and nobody new is let in before.
 package scheduler

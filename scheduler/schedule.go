@@ -114,8 +114,12 @@ func (s *Scheduler) blocksMissing(seq *Sequence) int {
 // blocks are spoken for; it returns them with those that the admitted ones will
 // still need.
 func (s *Scheduler) admit(b *budget, pending int) int {
+	holdsNew := s.holdsNewcomers()
 	for len(s.running) < s.config.MaxNumSeqs {
 		seq := s.nextWaiting(b)
+		if seq != nil && holdsNew && !seq.started && !seq.readmitted {
+			return pending
+		}
 		// At least one block is needed whatever the cache holds: this spares
 		// the lookup while the cache is full.
 		if seq == nil || s.cache.NumAvailable() <= pending {
@@ -139,6 +143,14 @@ func (s *Scheduler) admit(b *budget, pending int) int {
 		pending += s.blocksMissing(seq)
 	}
 	return pending
+}
+
+// holdsNewcomers reports whether an isolated prefill is under way. A newcomer might
+// be the next one to kill its step, and all that was computed would be lost: a stream
+// of them could keep a long prompt from its first token for ever. They are let in
+// when the turn is over.
+func (s *Scheduler) holdsNewcomers() bool {
+	return slices.ContainsFunc(s.isolated, func(q *Sequence) bool { return q.chunked })
 }
 
 // nextWaiting returns the waiting sequence to be admitted next: the first in
