@@ -90,3 +90,33 @@ func TestStreamsAreObservedWhenTheyEnd(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.Equal(t, infer.CancelClientGone, <-stream.cancelled)
 }
+
+// A client that leaves while the end of its stream is being written has one status,
+// whoever is asked.
+func TestRecordAndMetricsAgreeOnTheStatus(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	log := newRecordLog()
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g, HTTPMetrics: metrics.NewHTTP(reg), RequestLog: log.add(t)})
+	classes := map[int]string{200: "2xx", 499: "499"}
+	want := map[string]float64{}
+	for _, early := range []bool{true, false} {
+		conn, r := s.raw(t, post("/v1/chat/completions", chat(streamed)))
+		stream := <-streams
+		readHead(t, r)
+		events := []infer.Event{text(strings.Repeat("x", 16<<20)), finish(""), final(1, 2)} // more than any socket holds
+		stream.endWith(events[2].Final)                                                     // it is over when the client leaves
+		if !early {
+			drained := make(chan struct{}, 2)
+			stream.onDrain = func() { drained <- struct{}{} }
+			stream.push(events...)
+			<-drained
+		}
+		require.NoError(t, conn.Close())
+		want[classes[(<-log.lines).Status]]++
+	}
+	require.NoError(t, s.Shutdown(t.Context()))
+	for _, class := range classes {
+		require.Equal(t, want[class], count(t, reg, "/v1/chat/completions", class), class)
+	}
+}
