@@ -135,8 +135,12 @@ func (e *Engine) preparePrompts(ctx context.Context, req *infer.Request) ([]*pro
 }
 
 func (e *Engine) prepareChat(ctx context.Context, req *infer.Request, b *budget) (*prompt, *infer.Error) {
-	rendered, err := e.render(req.Chat)
-	if err != nil {
+	maxOutput := e.maxRendered(b)
+	rendered, err := e.render(req.Chat, maxOutput)
+	switch {
+	case err != nil && err.Code == infer.CodeContextLength && maxOutput > 0:
+		return nil, b.overflow(b.maxPrompt()+1, max(b.requested, 0))
+	case err != nil:
 		return nil, err
 	}
 	tokenIDs, err := e.encode(ctx, req, b, rendered)
@@ -144,6 +148,24 @@ func (e *Engine) prepareChat(ctx context.Context, req *infer.Request, b *budget)
 		return nil, err
 	}
 	return e.fit(req, b, rendered.Text, tokenIDs)
+}
+
+// A rendered conversation may have a few times the bytes that limit tokens can
+// stand for, and always so many: what a template builds on its way may be longer
+// than what comes of it.
+const (
+	renderedFactor = 8
+	minRendered    = 64 << 10
+)
+
+// maxRendered returns how many bytes of a conversation are worth rendering, since
+// more are more tokens than fit; 0 if there is no telling, or it may be cut.
+func (e *Engine) maxRendered(b *budget) int {
+	bytes := e.config.Tokenizer.MaxBytes(b.maxPrompt() + 2)
+	if b.truncate != notGiven || bytes == 0 {
+		return 0
+	}
+	return max(renderedFactor*bytes, minRendered)
 }
 
 // promptTokens returns the ids that a prompt was given as, or those of its text.
@@ -225,7 +247,8 @@ func newDecoder(t *tokenizer.Tokenizer, skipSpecial bool) *tokenizer.Decoder {
 
 // render turns a conversation into text with the model's template, or with the
 // request's own where that is trusted.
-func (e *Engine) render(in *infer.ChatInput) (chat.Rendered, *infer.Error) {
+// maxOutput is how many bytes are of use; 0 = as many as the template may make.
+func (e *Engine) render(in *infer.ChatInput, maxOutput int) (chat.Rendered, *infer.Error) {
 	template, err := e.template(in)
 	if err != nil {
 		return chat.Rendered{}, err
@@ -234,6 +257,7 @@ func (e *Engine) render(in *infer.ChatInput) (chat.Rendered, *infer.Error) {
 		Chat:          in,
 		DefaultKwargs: e.config.DefaultChatTemplateKwargs,
 		ControlTokens: e.controlTokens,
+		MaxOutput:     maxOutput,
 	})
 	refused := infer.AsError(failure)
 	if refused != nil && refused.Code == infer.CodeContextLength {

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,19 +57,19 @@ func TestParamsAreResolvedPerSequence(t *testing.T) {
 func TestRequestTemplate(t *testing.T) {
 	in := &infer.ChatInput{Template: "{{ messages[0].content }}!", Messages: []json.RawMessage{[]byte(`{"role":"user","content":"hi"}`)}}
 	e := preparing(func(c *Config) { c.TrustRequestChatTemplate = true })
-	rendered, err := e.render(in)
+	rendered, err := e.render(in, 0)
 	require.Nil(t, err)
 	require.Equal(t, "hi!", rendered.Text)
 
 	in.Template = "{% for %}"
-	_, err = e.render(in)
+	_, err = e.render(in, 0)
 	require.NotNil(t, err)
 	require.Equal(t, infer.CodeInvalid, err.Code)
 
 	template, failure := chat.Parse("{{ raise_exception('roles must alternate') }}", chat.Options{})
 	require.NoError(t, failure)
 	e.config.Template, in.Template = template, ""
-	_, err = e.render(in)
+	_, err = e.render(in, 0)
 	require.NotNil(t, err)
 	require.Equal(t, infer.CodeInvalid, err.Code)
 	require.Contains(t, err.Message, "roles must alternate")
@@ -95,4 +96,27 @@ func TestMetricsAllocateNothingPerToken(t *testing.T) {
 	off := perToken(nil, false)
 	require.Zero(t, perToken(series, true)-off)
 	require.LessOrEqual(t, off, 1.0, "the text of a token, at most")
+}
+
+func TestAHopelessConversationIsNotRendered(t *testing.T) {
+	const source = "{% for m in messages %}{{ m.content }}{% endfor %}"
+	e := preparing(func(c *Config) { c.TrustRequestChatTemplate = true })
+	long := json.RawMessage(`{"role":"user","content":"` + strings.Repeat("x", 1<<19) + `"}`)
+	req := testkit.Completion("", 8)
+	req.Prompts, req.Chat = nil, &infer.ChatInput{Template: source, Messages: []json.RawMessage{long, []byte(`{"role":"user","content":"hi"}`)}}
+	_, err := e.prepare(context.Background(), req)
+	require.NotNil(t, err)
+	require.Equal(t, infer.CodeContextLength, err.Code)
+	require.Contains(t, err.Message, "maximum context length is 128 tokens. However, you requested 8 output tokens and your prompt contains at least 121 input tokens")
+
+	req.Chat.Template = "{{ messages[-1].content }}"
+	j, err := e.prepare(context.Background(), req)
+	require.Nil(t, err, "what a template leaves out does not count")
+	require.Equal(t, 2, j.numPromptTokens)
+
+	req.Chat.Template, req.TruncatePromptTokens = source, new(int)
+	*req.TruncatePromptTokens = 5
+	j, err = e.prepare(context.Background(), req)
+	require.Nil(t, err, "nor does what is cut")
+	require.Equal(t, 5, j.numPromptTokens)
 }

@@ -23,7 +23,7 @@ func (e *Engine) Tokenize(ctx context.Context, req *infer.TokenizeRequest) (*inf
 	if req.Text != nil {
 		text = *req.Text
 	} else {
-		rendered, err := e.render(req.Chat)
+		rendered, err := e.render(req.Chat, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,10 @@ type Template struct {
 type Input struct {
 	Chat          *infer.ChatInput
 	DefaultKwargs json.RawMessage // object or nil; Chat.TemplateKwargs override it
-	ControlTokens []string        // sorted spellings that must stay plain text where the client wrote them
+	// MaxOutput is a lower limit than the template's own, in bytes, for a text that
+	// would be of no use beyond it; 0 = none. Passing it is CodeContextLength.
+	MaxOutput     int
+	ControlTokens []string // sorted spellings that must stay plain text where the client wrote them
 }
 
 // Rendered is prompt text. Literal lists, in order and disjoint, the byte ranges
@@ -106,10 +109,12 @@ func (t *Template) Render(in Input) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	limits := t.limits()
+	limits := t.limits(in.MaxOutput)
 	text, err := t.compiled.Render(vars, limits)
 	if err != nil {
-		if size := numBytes(in.Chat); size > limits.MaxOutput/2 {
+		var failed *jinja.Error
+		isTooLong := in.MaxOutput > 0 && errors.As(err, &failed) && failed.TooLong
+		if size := numBytes(in.Chat); isTooLong || size > limits.MaxOutput/2 {
 			return Rendered{}, infer.Errorf(infer.CodeContextLength, "messages",
 				"the conversation has %d bytes, too many for a prompt, which may have %d", size, limits.MaxOutput)
 		}
@@ -123,9 +128,13 @@ func (t *Template) Render(in Input) (Rendered, error) {
 	return Rendered{Text: text.String(), Literal: literalSpans(text, in.ControlTokens)}, nil
 }
 
-func (t *Template) limits() jinja.Limits {
+// limits returns the template's own limits, with a lower one for the text; 0 = none.
+func (t *Template) limits(maxOutput int) jinja.Limits {
+	if maxOutput <= 0 {
+		maxOutput = t.opts.MaxOutput
+	}
 	return jinja.Limits{
-		MaxOutput: t.opts.MaxOutput,
+		MaxOutput: min(maxOutput, t.opts.MaxOutput),
 		// What a template builds on the way to its output: a few copies of it are
 		// usual, and the constant leaves room for lists and small outputs.
 		MaxBytes: 64<<20 + 16*t.opts.MaxOutput,

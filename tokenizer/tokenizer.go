@@ -50,6 +50,10 @@ func (t *Tokenizer) ID(content string) (int32, bool) {
 	return id, id >= 0
 }
 
+// MaxBytes returns the most bytes of text that numTokens tokens can stand for, 0 if
+// there is no bound.
+func (t *Tokenizer) MaxBytes(numTokens int) int { return numTokens * t.bytesPerToken }
+
 // VocabSize returns the highest id + 1.
 func (t *Tokenizer) VocabSize() int { return len(t.special) }
 

@@ -298,7 +298,7 @@ func (r *run) pad(t Text, width int, fill rune, side padding) (Value, error) {
 		right -= left
 	}
 	if left+right > r.lim.MaxOutput {
-		return nil, r.errorf("the text grows past the limit of %d bytes", r.lim.MaxOutput)
+		return nil, r.tooLong()
 	}
 	b := r.builder()
 	b.plain(strings.Repeat(string(fill), left))

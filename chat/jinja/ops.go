@@ -95,7 +95,7 @@ func (r *run) repeat(v Value, n int64) (Value, error) {
 			return v, nil
 		}
 		if n > int64(r.lim.MaxOutput/len(v.s)) {
-			return nil, r.errorf("the text grows past the limit of %d bytes", r.lim.MaxOutput)
+			return nil, r.tooLong()
 		}
 		b := r.builder()
 		if len(v.marks) == 0 {

@@ -26,6 +26,7 @@ type Error struct {
 	Line    int    // 1-based line of the template, 0 if not known
 	Message string // for the client
 	Raised  bool   // by the template's own raise_exception
+	TooLong bool   // the text grew past Limits.MaxOutput
 }
 
 // Error implements error.
@@ -50,6 +51,10 @@ type run struct {
 
 func (r *run) errorf(format string, a ...any) error {
 	return &Error{Line: r.line, Message: fmt.Sprintf(format, a...)}
+}
+
+func (r *run) tooLong() error {
+	return &Error{Line: r.line, TooLong: true, Message: fmt.Sprintf("the text grows past the limit of %d bytes", r.lim.MaxOutput)}
 }
 
 // step counts one unit of work.

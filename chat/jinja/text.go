@@ -71,7 +71,7 @@ func (r *run) builder() *builder { return &builder{r: r} }
 // room charges n more bytes and reports whether they may be written.
 func (b *builder) room(n int) bool {
 	if b.err == nil && b.s.Len()+n > b.r.lim.MaxOutput {
-		b.err = b.r.errorf("the text grows past the limit of %d bytes", b.r.lim.MaxOutput)
+		b.err = b.r.tooLong()
 	}
 	if b.err == nil {
 		b.err = b.r.charge(n)
