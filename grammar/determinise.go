@@ -10,7 +10,7 @@ import (
 // a split of their own, merged in turn: the subset construction, as far as the
 // budget goes. What is left as it was is slower, not wrong.
 func (b *builder) determinise() {
-	b.budget = min(maxNodes-len(b.nodes), 4*(len(b.nodes)-int(b.shared))+4_000)
+	b.budget = min(maxNodes-len(b.nodes), 4*(len(b.nodes)-int(b.shared))+1_000)
 	inner := b.innerSplits()
 	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
 		if b.nodes[pc].op == opSplit && b.budget > 0 && !inner[pc] {

@@ -66,21 +66,26 @@ func (m *Matcher) Allowed(token int32) bool {
 	if v.isEOS[token] {
 		return m.complete()
 	}
-	return v.allowed[token] && len(m.follow(v.tokens[token])) > 0
+	if !v.allowed[token] {
+		return false
+	}
+	set, _ := m.follow(v.tokens[token])
+	return len(set) > 0
 }
 
-// follow returns the threads after some bytes, in scratch memory.
-func (m *Matcher) follow(text []byte) []thread {
+// follow returns the threads after some bytes, in scratch memory; over says that
+// there are too many.
+func (m *Matcher) follow(text []byte) (set []thread, over bool) {
 	s := m.stepper()
-	set := m.current()
+	set = m.current()
 	for i, c := range text {
 		out := &m.scratch[i&1]
 		*out = s.step((*out)[:0], set, c)
 		if set = *out; len(set) == 0 || s.over {
-			return nil
+			return nil, s.over
 		}
 	}
-	return set
+	return set, false
 }
 
 // Accept moves on by one token. It fails, and changes nothing, if the mask does
@@ -105,7 +110,10 @@ func (m *Matcher) Accept(token int32) error {
 	if m.work > maxWalks*limit {
 		return fmt.Errorf("grammar: too ambiguous: its masks took more than %d steps", maxWalks*limit)
 	}
-	next := m.follow(v.tokens[token])
+	next, over := m.follow(v.tokens[token])
+	if over {
+		return fmt.Errorf("grammar: too ambiguous: there are more than %d ways to read the text", maxThreads)
+	}
 	if len(next) == 0 {
 		return fmt.Errorf("grammar: token %d (%q) is not allowed here", token, v.tokens[token])
 	}

@@ -10,32 +10,46 @@ import (
 	"github.com/troupe-llm/troupe/grammar"
 )
 
-// TestMaskAgreesWithSteps compares whole masks with what single steps say, on
-// every schema of the corpus: that proves the caches and the walks.
+// requireMasks compares whole masks with what single steps say along a random
+// walk.
+func requireMasks(t *testing.T, g *grammar.Grammar, v *grammar.Vocabulary, seed uint64, source string) {
+	t.Helper()
+	mask := make([]uint64, v.MaskWords()+1)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := g.NewMatcher(v)
+	for range 40 {
+		mask[len(mask)-1] = 1 // must become zero
+		m.Mask(mask)
+		var ids []int32
+		for id := range int32(v.Size()) {
+			if m.Allowed(id) {
+				ids = append(ids, id)
+			}
+		}
+		require.Equal(t, ids, allowed(mask), "%s", source)
+		require.NoError(t, m.Accept(ids[rng.IntN(len(ids))]))
+		if m.Done() {
+			return
+		}
+	}
+}
+
+// TestMaskAgreesWithSteps proves the caches and the walks, on every schema of
+// the corpus and on regular expressions, the ambiguous ones too.
 func TestMaskAgreesWithSteps(t *testing.T) {
 	v := jsonVocabulary()
-	mask := make([]uint64, v.MaskWords()+1)
 	for i, schema := range lines(t, "schemas.jsonl") {
 		g, err := grammar.CompileJSONSchema(schema, grammar.Options{})
 		require.NoError(t, err)
-		for round := range uint64(2) { // the second meets a filled cache
-			rng := rand.New(rand.NewPCG(uint64(i), round))
-			m := g.NewMatcher(v)
-			for range 40 {
-				mask[len(mask)-1] = 1 // must become zero
-				m.Mask(mask)
-				var ids []int32
-				for id := range int32(v.Size()) {
-					if m.Allowed(id) {
-						ids = append(ids, id)
-					}
-				}
-				require.Equal(t, ids, allowed(mask), "%s", schema)
-				require.NoError(t, m.Accept(ids[rng.IntN(len(ids))]))
-				if m.Done() {
-					break
-				}
-			}
+		for range 2 { // the second walk meets a filled cache
+			requireMasks(t, g, v, uint64(i), string(schema))
+		}
+	}
+	for _, p := range patterns {
+		g, err := grammar.CompileRegex(p, grammar.Options{})
+		require.NoError(t, err)
+		for seed := range uint64(20) {
+			requireMasks(t, g, v, seed, p)
 		}
 	}
 }

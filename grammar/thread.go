@@ -200,14 +200,19 @@ func returnFrom(f *frame) thread {
 	return thread{f.parent, f.ret, f.count}
 }
 
-// wait adds t to the set, once.
+// wait adds t to the set, once. Of two threads that differ by the rounds they
+// made only, and need no more of them, the one with fewer can do all that the
+// other can.
 func (s *stepper) wait(set []thread, start int, t thread) []thread {
 	if s.p.join[t.pc] {
 		s.work += (len(set) - start) / 4
 		for i := start; i < len(set); i++ {
-			if o := &set[i]; o.pc == t.pc && o.count == t.count && sameStack(o.frame, t.frame) {
-				return set
+			o := &set[i]
+			if o.pc != t.pc || o.count != t.count && !s.enough(o.count, t) || !sameStack(o.frame, t.frame) {
+				continue
 			}
+			o.count = min(o.count, t.count)
+			return set
 		}
 	}
 	if len(set)-start >= maxThreads {
@@ -215,4 +220,11 @@ func (s *stepper) wait(set []thread, start int, t thread) []thread {
 		return set
 	}
 	return append(set, t)
+}
+
+// enough reports whether the loop that t is in needs no more rounds, neither
+// after count of them nor after t's.
+func (s *stepper) enough(count int32, t thread) bool {
+	id := s.p.loopOf[t.pc]
+	return id >= 0 && !s.symbolic(t) && min(count, t.count) >= s.p.loops[id].min
 }

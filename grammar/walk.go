@@ -146,8 +146,8 @@ type local struct {
 	bits []uint64 // tokens that end before the rule does
 	// If the node is in a loop, byRounds holds those tokens sorted by the rounds
 	// that they complete, upTo[r] how many complete at most r, and few[r] the
-	// bits of those, for small r. atEnd are the tokens that end with a round:
-	// they remain when no other round is possible.
+	// bits of those, for small r. atEnd are the tokens that end with the last of
+	// these rounds: they remain when no other one is possible.
 	byRounds []int32
 	upTo     []int32
 	few      [][]uint64
@@ -170,14 +170,20 @@ func localWalk(p *program, v *Vocabulary, pc int32) *local {
 	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach, work: w.work}
 	setBits(l.bits, w.ids)
 	inLoop := p.loopOf[pc] >= 0
+	fewest := make([]int32, v.Size()) // rounds by token
 	if inLoop {
 		l.sortByRounds(w.ids, w.rounds)
 		l.atEnd = make([]uint64, v.MaskWords())
+		for i, id := range w.ids {
+			fewest[id] = w.rounds[i]
+		}
 	}
 	for _, e := range w.escapes {
 		l.furthest = max(l.furthest, e.rounds)
-		if inLoop {
-			setBits(l.atEnd, v.at(e.at))
+		for _, id := range v.at(e.at) {
+			if inLoop && e.rounds == fewest[id] {
+				l.atEnd[id>>6] |= 1 << (id & 63)
+			}
 		}
 		if !inLoop || v.follow[e.at] != 0 {
 			l.escapes = append(l.escapes, e)
