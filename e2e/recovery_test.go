@@ -119,12 +119,13 @@ func requireNoErrors(t *testing.T, errs []error) {
 	}
 }
 
-// requireIdle waits until nothing runs, waits or holds blocks.
+// requireIdle waits until nothing runs, waits or holds blocks, and every request has its outcome.
 func requireIdle(t *testing.T, s *server) {
 	t.Helper()
 	s.eventually(func() bool {
 		m := s.scrape()
-		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting")+sum(m, "vllm:kv_cache_usage_perc") == 0
+		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting")+sum(m, "vllm:kv_cache_usage_perc") == 0 &&
+			sum(m, "troupe:requests_received_total") == sum(m, "troupe:requests_finished_total")
 	}, "running, waiting and blocks go back to zero")
 }
 

@@ -125,17 +125,6 @@ func TestO51HealthStaysQuick(t *testing.T) {
 	require.Positive(t, sum(s.scrape(), "vllm:num_requests_waiting"), "it was full to the end")
 }
 
-// settled waits until nothing runs and returns the samples.
-func settled(t *testing.T, s *server) map[string]float64 {
-	t.Helper()
-	var m map[string]float64
-	require.Eventually(t, func() bool {
-		m = s.scrape()
-		return sum(m, "vllm:num_requests_running")+sum(m, "vllm:num_requests_waiting")+sum(m, "vllm:kv_cache_usage_perc") == 0
-	}, 20*time.Second, 5*time.Millisecond)
-	return m
-}
-
 func TestO54AbortsAreCounted(t *testing.T) {
 	s := serve(t)
 	before := s.scrape()
@@ -158,7 +147,8 @@ func TestO54AbortsAreCounted(t *testing.T) {
 	cancel()
 	require.Error(t, <-gone)
 	s.do("POST", "/v1/chat/completions", body(with(long, obj{"vllm_xargs": obj{"troupe_fault": "panic-in-sampling"}})))
-	after := settled(t, s)
+	requireIdle(t, s)
+	after := s.scrape()
 	const series = "vllm:request_success_total"
 	grew := func(reasons ...string) (n float64) {
 		for _, r := range reasons {
@@ -251,7 +241,8 @@ func TestSameAnswerHoweverItIsComputed(t *testing.T) {
 		require.Equal(t, text, results[i].text, "beside 31 others, preempted")
 		require.Equal(t, logprobs, results[i].logprobs)
 	}
-	after := settled(t, tiny)
+	requireIdle(t, tiny)
+	after := tiny.scrape()
 	require.Positive(t, sum(after, "vllm:num_preemptions_total")-sum(before, "vllm:num_preemptions_total"))
 }
 
