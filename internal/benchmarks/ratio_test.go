@@ -3,59 +3,61 @@ package benchmarks_test
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"net"
-	"slices"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/require"
 )
 
-// rounds is the number of interleaved pairs of one comparison.
-const rounds = 9
-
-// compare runs the load on two servers in turns and reports medians and the
-// median of the pairwise ratios, first over second.
-func compare(b *testing.B, l load, first, second string) {
-	b.Helper()
-	connsA, connsB := dial(b, first, l.streams), dial(b, second, l.streams)
-	l.run(b, connsA)
-	l.run(b, connsB)
-	var ratios, gapRatios, a, c []float64
-	for i := range rounds * b.N {
-		var x, y outcome
-		if i%2 == 0 { // neither side always goes first
-			x, y = l.run(b, connsA), l.run(b, connsB)
-		} else {
-			y = l.run(b, connsB)
-			x = l.run(b, connsA)
-		}
-		a, c = append(a, x.tokensPerSecond), append(c, y.tokensPerSecond)
-		ratios = append(ratios, x.tokensPerSecond/y.tokensPerSecond)
-		gapRatios = append(gapRatios, float64(x.gapP99)/float64(y.gapP99))
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(ratios), "ratio")
-	b.ReportMetric(median(gapRatios), "p99-gap-ratio")
-	b.ReportMetric(median(a), "first-tok/s")
-	b.ReportMetric(median(c), "second-tok/s")
+// withMetrics is the server with per-request metrics on or off.
+func withMetrics(on bool) side {
+	return func(b *testing.B) (string, func()) { return startServer(b, on) }
 }
 
-func median(v []float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[len(v)/2]
-}
+const onOffRounds = 30
 
-// BenchmarkMetricsOnAgainstOff: what --enable-per-request-metrics costs in
-// throughput; the model costs nothing. Goal: ratio >= 0.99.
+// BenchmarkMetricsOnAgainstOff: what --enable-per-request-metrics costs; the
+// model costs nothing. Goals: throughput ratio >= 0.99, p99 gap ratio < 1.05.
+//
+// A round measures on, on, off, off in random order. The ratio of the two kinds
+// is the effect; the ratio of the firsts of both kinds to the seconds is made of
+// equal sides, and so shows what the benchmark cannot tell from nothing.
 func BenchmarkMetricsOnAgainstOff(b *testing.B) {
 	for _, streams := range []int{256, 1024} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			compare(b, load{streams: streams, tokens: 256}, startServer(b, true), startServer(b, false))
+			l := load{streams: streams, requests: 2048 / streams, tokens: 128}
+			quantities := []struct {
+				name string
+				of   func(sample) float64
+			}{
+				{"tokens/s", func(s sample) float64 { return s.perSecond }},
+				{"CPU/token", func(s sample) float64 { return s.cpu }},
+				{"p99 gap", func(s sample) float64 { return s.gapP99 }},
+			}
+			effects, controls := make([]series, len(quantities)), make([]series, len(quantities))
+			for range onOffRounds * b.N {
+				s := shuffled(b, l, withMetrics(true), withMetrics(true), withMetrics(false), withMetrics(false))
+				for i, q := range quantities {
+					on1, on2, off1, off2 := q.of(s[0]), q.of(s[1]), q.of(s[2]), q.of(s[3])
+					effects[i] = append(effects[i], math.Sqrt(on1*on2/(off1*off2)))
+					controls[i] = append(controls[i], math.Sqrt(on1*off1/(on2*off2)))
+				}
+			}
+			for i, q := range quantities {
+				b.Logf("%-9s on/off %v, same/same %v", q.name, effects[i], controls[i])
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(effects[0].median(), "tok/s-ratio")
+			b.ReportMetric(effects[1].median(), "cpu-ratio")
+			b.ReportMetric(effects[2].median(), "p99-gap-ratio")
 		})
 	}
 }
+
+// rounds is how often a comparison of coarser grain is repeated.
+const rounds = 9
 
 // BenchmarkServerAgainstBareFiber: the whole server with a model that costs
 // nothing, against a fiber loop that writes the same chunks, one flush each, and
@@ -63,15 +65,34 @@ func BenchmarkMetricsOnAgainstOff(b *testing.B) {
 func BenchmarkServerAgainstBareFiber(b *testing.B) {
 	for _, streams := range []int{64, 256} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			l := load{streams: streams, tokens: 768}
-			server := startServer(b, true)
-			compare(b, l, server, startBareFiber(b, chunksOf(b, server, l)))
+			l := load{streams: streams, requests: 512 / streams, tokens: 768}
+			server := withMetrics(true)
+			addr, stop := server(b)
+			chunks := chunksOf(b, addr, l)
+			stop()
+			bare := func(b *testing.B) (string, func()) { return startBareFiber(b, chunks) }
+			var wall, cpu, cpuServer, cpuBare, bytes, allocated series
+			for range rounds * b.N {
+				s := shuffled(b, l, server, bare)
+				wall = append(wall, s[0].perSecond/s[1].perSecond)
+				cpu = append(cpu, s[1].cpu/s[0].cpu)
+				cpuServer, cpuBare = append(cpuServer, s[0].cpu*1e9), append(cpuBare, s[1].cpu*1e9)
+				bytes, allocated = append(bytes, s[0].bytes/s[1].bytes), append(allocated, s[0].allocated)
+			}
+			b.Logf("tokens/s server/bare %v; CPU/token bare/server %v", wall, cpu)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(wall.median(), "tok/s-ratio")
+			b.ReportMetric(cpu.median(), "cpu-ratio")
+			b.ReportMetric(cpuServer.median(), "server-cpu-ns/token")
+			b.ReportMetric(cpuBare.median(), "bare-cpu-ns/token")
+			b.ReportMetric(bytes.median(), "bytes-ratio")
+			b.ReportMetric(allocated.median(), "server-B/token")
 		})
 	}
 }
 
 // startBareFiber serves the same chunks to everybody.
-func startBareFiber(b *testing.B, chunks []string) string {
+func startBareFiber(b *testing.B, chunks []string) (addr string, stop func()) {
 	b.Helper()
 	app := fiber.New(fiber.Config{DisableStartupMessage: true, StreamRequestBody: true})
 	app.Post("/v1/chat/completions", func(c *fiber.Ctx) error {
@@ -89,6 +110,5 @@ func startBareFiber(b *testing.B, chunks []string) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	go func() { _ = app.Listener(ln) }()
-	b.Cleanup(func() { _ = app.Shutdown() })
-	return ln.Addr().String()
+	return ln.Addr().String(), func() { _ = app.Shutdown() }
 }

@@ -2,17 +2,18 @@ package benchmarks_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,16 +31,22 @@ import (
 )
 
 // nullRunner gives every sequence the next letter at no cost, so that what is
-// measured is everything but the model.
+// measured is everything but the model. All share the letters, which nobody writes to.
 type nullRunner struct{ spec infer.RunnerSpec }
+
+var letters = func() (ids [26]int32) {
+	for i := range ids {
+		ids[i] = int32(64 + i)
+	}
+	return ids
+}()
 
 func (r *nullRunner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error)) {
 	res := &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
-	ids := make([]int32, len(plan.Sequences))
 	for i := range plan.Sequences {
 		if s := &plan.Sequences[i]; s.Sample {
-			ids[i] = int32(64 + len(s.OutputTokenIDs)%26)
-			res.Sequences[i].NewTokenIDs = ids[i : i+1 : i+1]
+			k := len(s.OutputTokenIDs) % len(letters)
+			res.Sequences[i].NewTokenIDs = letters[k : k+1 : k+1]
 		}
 	}
 	done(res, nil)
@@ -57,7 +64,7 @@ func TestMain(m *testing.M) {
 }
 
 // startServer serves the null runner on a loopback port and returns its address.
-func startServer(b *testing.B, perRequestMetrics bool) string {
+func startServer(b *testing.B, perRequestMetrics bool) (addr string, stop func()) {
 	b.Helper()
 	folder := understudy.Embedded()
 	file := func(name string) []byte {
@@ -93,18 +100,17 @@ func startServer(b *testing.B, perRequestMetrics bool) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	go func() { _ = server.Serve(ln) }()
-	b.Cleanup(func() {
+	return ln.Addr().String(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = server.Shutdown(ctx)
 		_ = engine.Close()
-	})
-	return ln.Addr().String()
+	}
 }
 
-// load is what every client sends and what the run gave.
+// load is what every client sends: so many requests after each other.
 type load struct {
-	streams, tokens int
+	streams, requests, tokens int
 }
 
 func (l load) request() string {
@@ -114,62 +120,83 @@ func (l load) request() string {
 		strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
-// outcome of one run of a load.
-type outcome struct {
-	tokensPerSecond float64
-	gapP99          time.Duration // between two reads of one stream
-}
-
 // run opens the streams over conns and reads each to its end.
-func (l load) run(b *testing.B, conns []net.Conn) outcome {
+func (l load) run(b *testing.B, conns []net.Conn) sample {
 	b.Helper()
 	request := l.request()
 	gaps := make([][]time.Duration, len(conns))
+	for i := range gaps {
+		gaps[i] = make([]time.Duration, 0, l.requests*l.tokens)
+	}
 	errs := make([]error, len(conns))
 	var wg sync.WaitGroup
-	start := time.Now()
+	var numBytes atomic.Int64
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu, start := cpuSeconds(b), time.Now()
 	for i, c := range conns {
-		wg.Go(func() { gaps[i], errs[i] = readStream(c, request, l.tokens) })
+		wg.Go(func() {
+			for range l.requests {
+				var n int
+				n, gaps[i], errs[i] = readStream(c, request, gaps[i])
+				numBytes.Add(int64(n))
+				if errs[i] != nil {
+					return
+				}
+			}
+		})
 	}
 	wg.Wait()
 	wall := time.Since(start)
+	cpu = cpuSeconds(b) - cpu
+	runtime.ReadMemStats(&after)
 	for _, err := range errs {
 		require.NoError(b, err)
 	}
 	all := slices.Concat(gaps...)
 	slices.Sort(all)
-	return outcome{float64(l.streams*l.tokens) / wall.Seconds(), all[len(all)*99/100]}
+	numTokens := float64(l.streams * l.requests * l.tokens)
+	return sample{
+		perSecond: numTokens / wall.Seconds(), cpu: cpu / numTokens,
+		gapP99: all[len(all)*99/100].Seconds(), bytes: float64(numBytes.Load()) / numTokens,
+		allocated: float64(after.TotalAlloc-before.TotalAlloc) / numTokens,
+	}
 }
 
 var readBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// readStream sends a request and reads up to the last chunk of the answer.
-func readStream(c net.Conn, request string, tokens int) ([]time.Duration, error) {
+// readStream sends a request, reads up to the last chunk of the answer, counts its
+// bytes and appends the times between two reads.
+func readStream(c net.Conn, request string, gaps []time.Duration) (numBytes int, _ []time.Duration, _ error) {
 	if _, err := io.WriteString(c, request); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	gaps := make([]time.Duration, 0, tokens)
 	buf := readBuffers.Get().(*[64 << 10]byte)
 	defer readBuffers.Put(buf)
-	var tail []byte
+	var end [64]byte
+	tail := end[:0]
 	var last time.Time
 	for {
 		n, err := c.Read(buf[:])
 		if err != nil {
-			return nil, err
+			return numBytes, nil, err
 		}
+		numBytes += n
 		now := time.Now()
 		if !last.IsZero() {
 			gaps = append(gaps, now.Sub(last))
 		}
 		last = now
-		tail = append(tail, buf[max(0, n-64):n]...)
-		tail = tail[max(0, len(tail)-64):]
-		if bytes.HasSuffix(tail, []byte("\r\n0\r\n\r\n")) {
-			return gaps, nil
+		tail = append(tail, buf[max(0, n-len(lastChunk)):n]...)
+		tail = end[:copy(end[:], tail[max(0, len(tail)-len(lastChunk)):])]
+		if string(tail) == lastChunk {
+			return numBytes, gaps, nil
 		}
 	}
 }
+
+// lastChunk ends every answer.
+const lastChunk = "\r\n0\r\n\r\n"
 
 // dial opens one keep-alive connection per stream.
 func dial(b *testing.B, addr string, n int) []net.Conn {
@@ -179,9 +206,14 @@ func dial(b *testing.B, addr string, n int) []net.Conn {
 		c, err := net.Dial("tcp", addr)
 		require.NoError(b, err)
 		conns[i] = c
-		b.Cleanup(func() { _ = c.Close() })
 	}
 	return conns
+}
+
+func hangUp(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close()
+	}
 }
 
 // chunksOf records one answer of a server as its SSE chunks.

@@ -29,15 +29,15 @@ func BenchmarkStart(b *testing.B) {
 	build := exec.Command("go", "build", "-o", troupe, "github.com/troupe-llm/troupe/cmd/troupe")
 	out, err := build.CombinedOutput()
 	require.NoError(b, err, "%s", out)
-	var first, idle, used []float64
+	var first, idle, used series
 	for range rounds * b.N {
 		f, i, u := startOnce(b, troupe)
 		first, idle, used = append(first, f), append(idle, i), append(used, u)
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(first), "ms-to-first-token")
-	b.ReportMetric(median(idle), "MB-idle")
-	b.ReportMetric(median(used), "MB-after-one-request")
+	b.ReportMetric(first.median(), "ms-to-first-token")
+	b.ReportMetric(idle.median(), "MB-idle")
+	b.ReportMetric(used.median(), "MB-after-one-request")
 }
 
 func startOnce(b *testing.B, troupe string) (firstMs, idleMB, usedMB float64) {
