@@ -92,6 +92,7 @@ func keyOf(s *infer.StructuredOutput) (key grammarKey) {
 		h.Write([]byte(text))
 	}
 	part('p', s.Param)
+	part('a', s.Path)
 	if s.JSONObject {
 		part('o', "")
 	}
@@ -106,7 +107,7 @@ func keyOf(s *infer.StructuredOutput) (key grammarKey) {
 }
 
 func compileGrammar(s *infer.StructuredOutput) (*grammar.Grammar, error) {
-	o := grammar.Options{Param: s.Param}
+	o := grammar.Options{Param: s.Param, Path: s.Path}
 	switch {
 	case s.JSONObject:
 		return grammar.CompileJSONObject(o)

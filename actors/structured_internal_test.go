@@ -28,10 +28,11 @@ func TestGrammarsAreRemembered(t *testing.T) {
 		require.LessOrEqual(t, len(g.byKey), maxGrammars)
 		require.Len(t, g.oldest, len(g.byKey))
 	}
-	_, err = g.compile(&infer.StructuredOutput{Param: "response_format.json_schema.schema", JSONSchema: []byte(`{"uniqueItems":true,"type":"array"}`)})
+	_, err = g.compile(&infer.StructuredOutput{Param: "response_format", Path: "response_format.json_schema.schema", JSONSchema: []byte(`{"uniqueItems":true,"type":"array"}`)})
 	require.NotNil(t, err)
 	require.Equal(t, infer.CodeInvalid, err.Code)
-	require.Equal(t, "response_format.json_schema.schema", err.Param)
+	require.Equal(t, "response_format", err.Param)
+	require.Contains(t, err.Message, "response_format.json_schema.schema")
 	require.Contains(t, err.Message, "uniqueItems")
 }
 
@@ -40,7 +41,7 @@ func TestGrammarKeys(t *testing.T) {
 	seen := map[grammarKey]int{}
 	for i, s := range []infer.StructuredOutput{
 		{}, {JSONObject: true}, {JSONSchema: []byte("a")}, {Regex: "a"}, {EBNF: "a"}, {Choice: []string{"a"}}, {Choice: []string{"a", "b"}},
-		{Choice: []string{"ab"}}, {Choice: []string{"", "ab"}}, {Choice: []string{"b", "a"}}, {Param: "a"}, {Param: "a", Regex: "a"},
+		{Choice: []string{"ab"}}, {Choice: []string{"", "ab"}}, {Choice: []string{"b", "a"}}, {Param: "a"}, {Path: "a"}, {Param: "a", Regex: "a"},
 	} {
 		key := keyOf(&s)
 		_, dup := seen[key]

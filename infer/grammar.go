@@ -25,6 +25,7 @@ type Matcher interface {
 // set.
 type StructuredOutput struct {
 	Param      string   // the request's field, for errors
+	Path       string   // of the form in it, for their messages: response_format.json_schema.schema
 	JSONObject bool     // any JSON object
 	JSONSchema []byte   // JSON that the schema allows
 	Regex      string   // text that the expression matches as a whole

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -16,7 +17,13 @@ const (
 // structured_outputs. nil = any. Whether a schema or an expression can be used
 // is for its compiler to say.
 func (o *object) structured() *infer.StructuredOutput {
-	return o.onlyForm(o.format(o.typed(responseFormat, "an object"), responseFormat, "json_schema"), responseFormat)
+	form := o.onlyForm(o.format(o.typed(responseFormat, "an object"), responseFormat, "json_schema"), responseFormat)
+	for _, field := range []string{responseFormat, structuredField} {
+		if o.err != nil && strings.HasPrefix(o.err.Param, field+".") {
+			o.err.Param = field // clients look for the field they set; the message has the place in it
+		}
+	}
+	return form
 }
 
 // onlyForm returns form, which the field name gave, or what structured_outputs
@@ -48,9 +55,9 @@ func (o *object) format(raw json.RawMessage, name, nested string) *infer.Structu
 		f.fail(infer.CodeMalformed, "type", "is required")
 	case *form == "text":
 	case *form == "json_object":
-		return &infer.StructuredOutput{Param: name, JSONObject: true}
+		return &infer.StructuredOutput{Param: name, Path: name, JSONObject: true}
 	case *form == "json_schema":
-		return f.jsonSchema(nested)
+		return f.jsonSchema(name, nested)
 	case *form == "structural_tag":
 		f.fail(infer.CodeNotImplemented, "type", "%q is not supported by this version", *form)
 	default:
@@ -59,8 +66,8 @@ func (o *object) format(raw json.RawMessage, name, nested string) *infer.Structu
 	return nil
 }
 
-// jsonSchema reads {name, schema, strict, description}.
-func (o *object) jsonSchema(nested string) *infer.StructuredOutput {
+// jsonSchema reads {name, schema, strict, description} of the field param.
+func (o *object) jsonSchema(param, nested string) *infer.StructuredOutput {
 	in := o
 	if nested != "" {
 		raw := o.typed(nested, "an object")
@@ -80,7 +87,7 @@ func (o *object) jsonSchema(nested string) *infer.StructuredOutput {
 		in.fail(infer.CodeMalformed, "schema", "is required")
 		return nil
 	}
-	return &infer.StructuredOutput{Param: in.path + "schema", JSONSchema: schema}
+	return &infer.StructuredOutput{Param: param, Path: in.path + "schema", JSONSchema: schema}
 }
 
 // structuredOutputs reads vLLM's own field.
@@ -96,7 +103,7 @@ func (o *object) structuredOutputs() *infer.StructuredOutput {
 	}
 	var forms []*infer.StructuredOutput
 	add := func(name string, s infer.StructuredOutput) {
-		s.Param = f.path + name
+		s.Param, s.Path = structuredField, f.path+name
 		forms = append(forms, &s)
 	}
 	if schema := f.raw("json"); schema != nil {
