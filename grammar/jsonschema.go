@@ -72,7 +72,10 @@ func (c *schemaCompiler) rule(pointer string) (*expr, *infer.Error) {
 	}
 	r := c.newRule()
 	c.rules[pointer], c.names[r] = r, pointer
+	depth := c.depth
+	c.depth = 0 // a reference does not nest in what holds it
 	e, err := c.gen(s)
+	c.depth = depth
 	if err != nil {
 		return nil, err
 	}
