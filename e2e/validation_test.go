@@ -277,9 +277,8 @@ func TestLaterFeaturesAreRefusedByName(t *testing.T) {
 	s := serve(t)
 	base := obj{"model": "understudy", "messages": user("x")}
 	for field, value := range map[string]any{
-		"tools":              []obj{{"type": "function", "function": obj{"name": "f", "parameters": obj{}}}},
-		"response_format":    obj{"type": "json_object"},
-		"structured_outputs": obj{"regex": "a"},
+		"tools":           []obj{{"type": "function", "function": obj{"name": "f", "parameters": obj{}}}},
+		"response_format": obj{"type": "structural_tag"},
 	} {
 		r := s.do("POST", "/v1/chat/completions", body(with(base, obj{field: value})))
 		require.Contains(t, []int{400, 501}, r.Status, field)
