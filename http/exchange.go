@@ -122,11 +122,11 @@ func (s *Server) finishHandler(ctx *fasthttp.RequestCtx, x *exchange) {
 		_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
 		return
 	}
-	size := x.heldBytes
+	size, rate := x.heldBytes, minHeldRate
 	if size == 0 {
-		size = len(ctx.Response.Body())
+		size, rate = len(ctx.Response.Body()), minBodyRate
 	}
-	_ = ctx.SetWriteDeadline(time.Now().Add(transferTime(s.opts.WriteTimeout, size)))
+	_ = ctx.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout + time.Duration(size)*time.Second/time.Duration(rate)))
 	s.observe(x, ctx.Response.StatusCode(), size)
 }
 

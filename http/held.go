@@ -14,6 +14,8 @@ const (
 	// A server holds at most this many times its answer limit in answers that are
 	// made in one piece.
 	answerBudgetFactor = 4
+	// minHeldRate is the bytes per second at which such an answer has to be read.
+	minHeldRate = 64 << 10
 
 	// What a reported log-probability takes: in memory, and as JSON without the
 	// token's text, which is there as a string and as a list of bytes.

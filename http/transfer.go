@@ -210,8 +210,3 @@ func (t *transfer) failed(ctx *fasthttp.RequestCtx, err error) error {
 func evictedError() error {
 	return &statusError{fiber.StatusRequestTimeout, "The request body arrived too slowly: it was cut off because the server ran out of memory for bodies"}
 }
-
-// transferTime is how long numBytes of an answer may take to write.
-func transferTime(grace time.Duration, numBytes int) time.Duration {
-	return grace + time.Duration(numBytes)*time.Second/minBodyRate
-}
