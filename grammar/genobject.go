@@ -14,8 +14,12 @@ type member struct {
 
 // genObject matches the declared properties in their order, then others.
 func (c *schemaCompiler) genObject(s *schema) (*expr, *infer.Error) {
-	if s.props == nil && len(s.patterns) == 0 && len(s.required) == 0 && s.extra.free() && s.properties == anyCount {
+	if s.props == nil && len(s.patterns) == 0 && len(s.required) == 0 && s.extra.free() && s.properties == anyCount && s.names == nil {
 		return ref(ruleObject), nil
+	}
+	s, err := c.applyNames(s)
+	if err != nil {
+		return nil, err
 	}
 	props, err := c.allProperties(s)
 	if err != nil {
@@ -44,6 +48,61 @@ func (c *schemaCompiler) genObject(s *schema) (*expr, *infer.Error) {
 		return nil, err
 	}
 	return cat(lit("{"), membersOf(members, others, count), lit("}")), nil
+}
+
+// applyNames works propertyNames into the other keywords. A list of names makes
+// each of them a property that may appear; declared names that it excludes may
+// not.
+func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
+	if s.names == nil {
+		return s, nil
+	}
+	names, err := c.flat(s.names, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := *s
+	out.names = nil
+	if names.types&isString != 0 || names.types == 0 {
+		rest := *names
+		if rest.types = 0; rest.free() { // all names are strings
+			return &out, nil
+		}
+	}
+	if len(s.patterns) > 0 || len(names.anyOf) > 0 {
+		return nil, c.bad(s.ptr, "keyword 'propertyNames' with 'patternProperties' or 'anyOf' is not supported")
+	}
+	out.props = slices.Clone(s.props)
+	for i, p := range out.props {
+		w, err := c.admits(names, &value{kind: stringValue, text: p.name})
+		if err == nil && w == unknown {
+			err = c.bad(s.ptr, "keyword 'propertyNames' with a pattern next to 'properties' is not supported")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w == no {
+			out.props[i].s = newSchema(p.s.ptr)
+			out.props[i].s.false = true
+		}
+	}
+	if names.enum == nil {
+		out.names = names
+		return &out, nil
+	}
+	extra := s.extra
+	if extra == nil {
+		extra = newSchema(s.ptr)
+		extra.false = s.props != nil
+	}
+	for _, v := range names.enum {
+		if v.kind == stringValue && s.prop(v.text) == nil {
+			out.props = append(out.props, property{v.text, extra})
+		}
+	}
+	out.extra = newSchema(s.ptr)
+	out.extra.false = true
+	return &out, nil
 }
 
 // allProperties returns the declared properties, and those that are only
@@ -114,7 +173,16 @@ func (c *schemaCompiler) genOthers(s *schema, props []property) (*expr, *infer.E
 	}
 	value = c.once(value)
 	name := ref(ruleString)
-	if len(props) > 0 {
+	switch {
+	case s.names != nil && len(props) > 0:
+		return nil, c.bad(s.ptr, "keyword 'propertyNames' next to declared and additional properties is not supported, unless it lists the names")
+	case s.names != nil:
+		text := *s.names
+		text.types = isString
+		if name, err = c.gen(&text); err != nil {
+			return nil, err
+		}
+	case len(props) > 0:
 		inside, err := c.otherNames(namesOf(props))
 		if err != nil {
 			return nil, err

@@ -163,6 +163,7 @@ func (c *schemaCompiler) mergeObject(out, a, b *schema) *infer.Error {
 	}
 	out.patterns = append(slices.Clone(a.patterns), b.patterns...)
 	out.extra = bothOrNone(a.extra, b.extra)
+	out.names = bothOrNone(a.names, b.names)
 	if a.props != nil || b.props != nil {
 		out.props = []property{}
 	}

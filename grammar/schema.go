@@ -20,6 +20,7 @@ type schema struct {
 	required []string
 	extra    *schema // additionalProperties, nil = not given
 	patterns []property
+	names    *schema // propertyNames, nil = not given
 
 	prefix []*schema
 	items  *schema // nil = not given
@@ -86,7 +87,7 @@ func newSchema(ptr string) *schema {
 // implied returns the types that the keywords of s speak of.
 func (s *schema) implied() typeSet {
 	var t typeSet
-	if s.props != nil || len(s.required) > 0 || s.extra != nil || len(s.patterns) > 0 || s.properties != anyCount {
+	if s.props != nil || len(s.required) > 0 || s.extra != nil || len(s.patterns) > 0 || s.names != nil || s.properties != anyCount {
 		t |= isObject
 	}
 	if len(s.prefix) > 0 || s.items != nil || s.itemCount != anyCount {

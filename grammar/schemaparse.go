@@ -17,8 +17,8 @@ var annotations = set("$schema", "$id", "$comment", "$anchor", "$dynamicAnchor",
 
 // refused are assertions of JSON Schema, some of old drafts, that are not
 // implemented. What no draft knows is ignored, as JSON Schema wants it.
-var refused = set("not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains", "maxContains",
-	"unevaluatedItems", "unevaluatedProperties", "propertyNames", "additionalItems", "$dynamicRef", "$recursiveRef", "extends", "disallow",
+var refused = set("if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains", "maxContains",
+	"unevaluatedItems", "unevaluatedProperties", "additionalItems", "$dynamicRef", "$recursiveRef", "extends", "disallow",
 	"divisibleBy")
 
 func set(names ...string) map[string]bool {
@@ -39,6 +39,7 @@ func init() { // a table of functions that use the table
 		"type": (*schemaParser).types, "enum": (*schemaParser).enum, "const": (*schemaParser).constant,
 		"$ref": (*schemaParser).reference, "properties": (*schemaParser).properties, "patternProperties": (*schemaParser).patternProperties,
 		"required": (*schemaParser).required, "uniqueItems": (*schemaParser).uniqueItems, "pattern": (*schemaParser).pattern, "format": (*schemaParser).format,
+		"not": (*schemaParser).not, "propertyNames": subschema(func(s, sub *schema) { s.names = sub }),
 		"additionalProperties": subschema(func(s, sub *schema) { s.extra = sub }),
 		"items":                subschema(func(s, sub *schema) { s.items = sub }),
 		"allOf":                subschemas(func(s *schema, subs []*schema) { s.allOf = append(s.allOf, subs...) }),
@@ -341,6 +342,16 @@ func (p *schemaParser) required(s *schema, v *value, ptr string) *infer.Error {
 		}
 	}
 	return nil
+}
+
+// not is supported for what allows everything: it is another way to write false.
+func (p *schemaParser) not(s *schema, v *value, ptr string) *infer.Error {
+	sub, err := p.schema(v, ptr)
+	if err == nil && !sub.free() {
+		err = p.bad(strings.TrimSuffix(ptr, "/not"), "keyword 'not' is not supported")
+	}
+	s.false = true
+	return err
 }
 
 func (p *schemaParser) uniqueItems(_ *schema, v *value, ptr string) *infer.Error {
