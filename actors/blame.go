@@ -123,7 +123,7 @@ func (b *blame) sentence(id infer.SeqID, c *Crashes) *infer.Error {
 
 // outage is the error of a sequence that the device may be to blame for.
 func (b *blame) outage() *infer.Error {
-	err := infer.Errorf(infer.CodeUnavailable, "", "The inference device has failed at every step for more than %v.", b.patience)
+	err := infer.Errorf(infer.CodeUnavailable, "", "The inference device has failed again and again for more than %v.", b.patience)
 	err.RetryAfter, err.Err = lastRetry, b.cause()
 	return err
 }

@@ -201,7 +201,7 @@ func TestBrokenDeviceIsAnOutage(t *testing.T) {
 		c.play(func(int, *infer.StepPlan) error { return errDevice }, nil)
 		start := time.Now()
 		for _, got := range runAll(t, c.engine, requests, nil) {
-			requireError(t, got.final.Err, infer.CodeUnavailable, "failed at every step for more than 30s")
+			requireError(t, got.final.Err, infer.CodeUnavailable, "failed again and again for more than 30s")
 		}
 		require.Less(t, time.Since(start), 40*time.Second)
 		require.Less(t, c.devices[0].NumOpened(), 50)

@@ -103,7 +103,7 @@ func TestCloseDoesNotWaitForAStall(t *testing.T) {
 			e, err := actors.NewEngine(c)
 			require.NoError(t, err)
 			a := generate(t, e, endless(4))
-			requireError(t, a.final.Err, infer.CodeUnavailable, "failed at every step for more than 30s")
+			requireError(t, a.final.Err, infer.CodeUnavailable, "failed again and again for more than 30s")
 			s, err := e.Generate(t.Context(), endless(4))
 			require.NoError(t, err)
 			synctest.Wait()
