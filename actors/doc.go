@@ -70,6 +70,9 @@
 //     those handlers only send and append.
 //   - A watcher is remembered until it unwatches, even when it is long gone.
 //   - Send to a nil PID panics in the sender.
+//   - A sequence has a mailbox of ours (runMailbox) that hands outputs over in runs:
+//     the stream, the series and what lookers-on see are written once per run.
+//     Whatever is not an output comes after that, so nothing is seen out of order.
 //   - Mailboxes are unbounded; admission is the bound. Bounded ones block the
 //     sender or spin.
 //   - Not used: router, futures, ReceiveTimeout, stash, sender middleware.
