@@ -1,7 +1,5 @@
 package grammar
 
-import "github.com/troupe-llm/troupe/infer"
-
 const (
 	day31    = `(?:0[1-9]|[12]\d|3[01])`
 	day30    = `(?:0[1-9]|[12]\d|30)`
@@ -34,21 +32,4 @@ var formats = map[string]string{
 		group + `:){1,4}(?::` + group + `){1,3}|(?:` + group + `:){1,3}(?::` + group + `){1,4}|(?:` + group + `:){1,2}(?::` + group + `){1,5}|` + group + `:(?::` +
 		group + `){1,6}|:(?:(?::` + group + `){1,7}|:))`,
 	"uuid": `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
-}
-
-func (c *schemaCompiler) genFormat(s *schema) (*expr, *infer.Error) {
-	pattern, ok := formats[s.format]
-	if !ok {
-		return nil, c.bad(s.ptr, "keyword 'format' with value %q is not supported", short(s.format))
-	}
-	r := c.regexAt(s.ptr + "/format")
-	r.pad = empty
-	tree, err := r.parse(pattern)
-	if err != nil {
-		return nil, err
-	}
-	if !lengthOf(tree, false, false).within(s.length) {
-		return nil, c.bad(s.ptr, "'format' together with 'minLength' or 'maxLength' is not supported")
-	}
-	return r.translate(tree)
 }

@@ -76,7 +76,7 @@ func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
 	for i, p := range out.props {
 		w, err := c.admits(names, &value{kind: stringValue, text: p.name})
 		if err == nil && w == unknown {
-			err = c.bad(s.ptr, "keyword 'propertyNames' with a pattern next to 'properties' is not supported")
+			err = c.bad(s.ptr, "keyword 'propertyNames' with a format next to 'properties' is not supported")
 		}
 		if err != nil {
 			return nil, err

@@ -30,48 +30,60 @@ func (c *schemaCompiler) genString(s *schema) (*expr, *infer.Error) {
 	if n := s.length; n.max >= 0 && n.min > n.max {
 		return nil, c.bad(s.ptr, "minLength %d is more than maxLength %d", n.min, n.max)
 	}
-	var inside *expr
-	var err *infer.Error
-	switch {
-	case s.pattern != "" && s.format != "":
-		return nil, c.bad(s.ptr, "'pattern' together with 'format' is not supported")
-	case s.pattern != "":
-		inside, err = c.genPattern(s)
-	case s.format != "":
-		inside, err = c.genFormat(s)
-	case s.length == anyCount:
-		return ref(ruleString), nil
-	default:
-		inside = repeat(freeChar, s.length.min, s.length.max)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cat(lit(`"`), inside, lit(`"`)), nil
-}
-
-func (c *schemaCompiler) genPattern(s *schema) (*expr, *infer.Error) {
-	r := c.regexAt(s.ptr + "/pattern")
-	tree, err := r.parse(s.pattern)
-	if err != nil {
-		return nil, err
-	}
-	if lengthOf(tree, true, true).within(s.length) {
-		return r.translate(tree)
-	}
-	// One class, repeated: then the lengths are the counts.
-	if class, count, ok := repeatedClass(tree); ok {
-		n := count.and(s.length)
-		if n.max >= 0 && n.min > n.max {
-			return nil, c.bad(s.ptr, "no text of the length that 'minLength' and 'maxLength' say matches 'pattern'")
-		}
-		e, err := r.inner(class)
+	if len(s.texts) > 0 {
+		inside, err := c.genTexts(s)
 		if err != nil {
 			return nil, err
 		}
-		return repeat(e, n.min, n.max), nil
+		return join(lit(`"`), join(inside, lit(`"`))), nil
 	}
-	return nil, c.bad(s.ptr, "'pattern' together with 'minLength' or 'maxLength' is not supported, unless the pattern is one class with a count or keeps to the lengths by itself")
+	if s.length == anyCount {
+		return ref(ruleString), nil
+	}
+	return cat(lit(`"`), repeat(freeChar, s.length.min, s.length.max), lit(`"`)), nil
+}
+
+// genTexts matches the characters of a string with patterns or formats.
+func (c *schemaCompiler) genTexts(s *schema) (*expr, *infer.Error) {
+	trees := make([]*syntax.Regexp, len(s.texts))
+	for i, t := range s.texts {
+		var err *infer.Error
+		if trees[i], err = c.parseText(s, t); err != nil {
+			return nil, err
+		}
+	}
+	if len(trees) > 1 {
+		return c.genProduct(s, trees)
+	}
+	r := c.regexAt(s.ptr + "/pattern")
+	if lengthOf(trees[0], true, true).within(s.length) {
+		return r.translate(trees[0])
+	}
+	// One class, repeated: then the lengths are the counts.
+	class, count, ok := repeatedClass(trees[0])
+	if !ok {
+		return c.genProduct(s, trees)
+	}
+	n := count.and(s.length)
+	if n.max >= 0 && n.min > n.max {
+		return c.never(s, "no text of the length that 'minLength' and 'maxLength' say matches 'pattern'"), nil
+	}
+	e, err := r.inner(class)
+	if err != nil {
+		return nil, err
+	}
+	return repeat(e, n.min, n.max), nil
+}
+
+func (c *schemaCompiler) parseText(s *schema, t text) (*syntax.Regexp, *infer.Error) {
+	if !t.format {
+		return c.regexAt(s.ptr + "/pattern").parse(t.value)
+	}
+	pattern, ok := formats[t.value]
+	if !ok {
+		return nil, c.bad(s.ptr, "keyword 'format' with value %q is not supported", short(t.value))
+	}
+	return c.regexAt(s.ptr + "/format").parse(`^(?:` + pattern + `)$`)
 }
 
 // repeatedClass takes ^class{m,n}$ apart.

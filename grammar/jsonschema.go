@@ -148,7 +148,7 @@ func (c *schemaCompiler) genEnum(s *schema) (*expr, *infer.Error) {
 		alts = append(alts, literals(texts))
 	}
 	if len(alts) == 0 {
-		return c.never(s, "none of its values is of its type"), nil
+		return c.never(s, "none of its values is right for the other keywords"), nil
 	}
 	return alt(alts...), nil
 }

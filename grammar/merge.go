@@ -116,18 +116,13 @@ func (c *schemaCompiler) merge(a, b *schema) (*schema, *infer.Error) {
 	return out, c.mergeAnyOf(out, a, b)
 }
 
-// mergeText merges the keywords that can't be merged unless they are equal.
+// mergeText merges what strings look like; multipleOf can't be merged unless it
+// is equal.
 func (c *schemaCompiler) mergeText(out, a, b *schema) *infer.Error {
-	for _, k := range []struct {
-		name      string
-		a, b, out *string
-	}{{"pattern", &a.pattern, &b.pattern, &out.pattern}, {"format", &a.format, &b.format, &out.format}} {
-		if *k.a != "" && *k.b != "" && *k.a != *k.b {
-			return c.bad(b.ptr, "'allOf' with two different '%s' is not supported", k.name)
-		}
-		*k.out = *k.a + *k.b
-		if *k.a == *k.b {
-			*k.out = *k.a
+	out.texts = slices.Clone(a.texts)
+	for _, t := range b.texts {
+		if !slices.Contains(out.texts, t) {
+			out.texts = append(out.texts, t)
 		}
 	}
 	if a.multipleOf != nil && b.multipleOf != nil && a.multipleOf.Cmp(b.multipleOf) != 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -60,6 +62,17 @@ func drawScalar(rt *rapid.T) sample {
 	case 6:
 		values := rapid.SliceOfN(anyText, 1, 6).Draw(rt, "values")
 		return sample{`{"enum":` + encode(values) + `}`, func(rt *rapid.T) string { return encode(rapid.SampledFrom(values).Draw(rt, "v")) }}
+	}
+	if rapid.Bool().Draw(rt, "lengths") {
+		lo := rapid.IntRange(0, 6).Draw(rt, "lo")
+		hi := rapid.IntRange(max(lo, 4), 20).Draw(rt, "hi")
+		p := rapid.SampledFrom([]string{`^[a-z][a-z0-9-]*$`, `^(ab|c)*d?$`, `x`, `^é*[^a]{2}`, `\S$`}).Draw(rt, "pattern")
+		return sample{fmt.Sprintf(`{"type":"string","pattern":%s,"minLength":%d,"maxLength":%d}`, encode(p), lo, hi), func(rt *rapid.T) string {
+			return encode(rapid.StringMatching(p).Filter(func(s string) bool {
+				n := utf8.RuneCountInString(s)
+				return n >= lo && n <= hi && strings.ContainsFunc(s, func(r rune) bool { return r > ' ' && r != 0xa0 && !unicode.IsSpace(r) && r != 0xfeff })
+			}).Draw(rt, "s"))
+		}}
 	}
 	p := rapid.SampledFrom([]string{`^[a-c]{2,30}$`, `^(ab|c)*d$`, `^\d{3}-\d{2}$`, `^é?[^a]$`}).Draw(rt, "pattern")
 	return sample{`{"type":"string","pattern":` + encode(p) + `}`, func(rt *rapid.T) string { return encode(rapid.StringMatching(p).Draw(rt, "s")) }}

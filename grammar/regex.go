@@ -208,7 +208,7 @@ func (r *regex) inner(re *syntax.Regexp) (*expr, *infer.Error) {
 		return r.char(anyRune), nil
 	case syntax.OpAnyCharNotNL:
 		if r.ecma {
-			return r.char(anyRune.minus(runes{'\n', '\n', '\r', '\r', 0x2028, 0x2029})), nil
+			return r.char(anyRune.minus(lineEnds)), nil
 		}
 		return r.char(anyRune.minus(runes{'\n', '\n'})), nil
 	case syntax.OpCapture:
@@ -227,6 +227,9 @@ func (r *regex) inner(re *syntax.Regexp) (*expr, *infer.Error) {
 	}
 	return nil, r.invalid("pattern: %q is not supported here", short(re.String()))
 }
+
+// lineEnds are what "." does not match in JavaScript.
+var lineEnds = runes{'\n', '\n', '\r', '\r', 0x2028, 0x2029}
 
 func times(re *syntax.Regexp) (lo, hi int) {
 	switch re.Op {

@@ -25,7 +25,7 @@ type schema struct {
 	prefix []*schema
 	items  *schema // nil = not given
 
-	pattern, format string
+	texts []text // pattern and format
 
 	properties, length, itemCount span
 	min, max                      *big.Rat // nil = none
@@ -37,6 +37,13 @@ type schema struct {
 type property struct {
 	name string
 	s    *schema
+}
+
+// text is a keyword that says what a string looks like: the value of "pattern",
+// or of "format" if that is a name.
+type text struct {
+	value  string
+	format bool
 }
 
 // span is a range of counts; max < 0 means no upper end.
@@ -93,7 +100,7 @@ func (s *schema) implied() typeSet {
 	if len(s.prefix) > 0 || s.items != nil || s.itemCount != anyCount {
 		t |= isArray
 	}
-	if s.pattern != "" || s.format != "" || s.length != anyCount {
+	if len(s.texts) > 0 || s.length != anyCount {
 		t |= isString
 	}
 	if s.min != nil || s.max != nil || s.multipleOf != nil {

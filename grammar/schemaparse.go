@@ -368,7 +368,9 @@ func (p *schemaParser) pattern(s *schema, v *value, ptr string) *infer.Error {
 	if v.kind != stringValue {
 		return p.bad(ptr, "must be a string")
 	}
-	s.pattern = v.text
+	if v.text != "" {
+		s.texts = append(s.texts, text{v.text, false})
+	}
 	return nil
 }
 
@@ -376,6 +378,6 @@ func (p *schemaParser) format(s *schema, v *value, ptr string) *infer.Error {
 	if v.kind != stringValue {
 		return p.bad(ptr, "must be a string")
 	}
-	s.format = v.text
+	s.texts = append(s.texts, text{v.text, true})
 	return nil
 }

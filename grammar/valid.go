@@ -31,8 +31,12 @@ func (c *schemaCompiler) admits(s *schema, v *value) (verdict, *infer.Error) {
 		if !f.length.has(utf8.RuneCountInString(v.text)) {
 			return no, nil
 		}
-		if f.pattern != "" || f.format != "" {
-			out = unknown
+		for _, t := range f.texts {
+			if t.format {
+				out = unknown
+			} else if ok, err := c.regexAt(f.ptr+"/pattern").matches(t.value, v.text); err != nil || !ok {
+				return no, err
+			}
 		}
 	case numberValue:
 		if out = admitsNumber(f, v); out == no {
