@@ -25,22 +25,24 @@ func (s *SequenceActor) endRun(c actor.Context) {
 
 // flush shares what the outputs of a run gave. The tokens are counted here and not
 // by the batcher, which draws one or more too many while a stop string is on its
-// way.
+// way. It runs while the actor stops too: what it takes is gone before it is used,
+// so that a panic cannot come twice.
 func (s *SequenceActor) flush(c actor.Context) {
 	r := &s.run
 	if n := len(s.tokenIDs) - r.booked; n > 0 {
-		r.booked += n
+		gaps := r.gaps
+		r.booked, r.gaps = r.booked+n, gaps[:0]
 		s.metrics.ObserveGenerationTokens(n)
-		s.metrics.ObserveInterToken(r.gaps...)
-		r.gaps = r.gaps[:0]
+		s.metrics.ObserveInterToken(gaps...)
 		s.spec.live.numTokens.Store(int64(len(s.tokenIDs)))
 	}
 	if len(r.unsent) == 0 {
 		return
 	}
-	inTime := s.stream.push(r.unsent...)
-	clear(r.unsent) // let go of texts and token slices
-	r.unsent = r.unsent[:0]
+	unsent := r.unsent
+	r.unsent = unsent[:0]
+	inTime := s.stream.push(unsent...)
+	clear(unsent) // let go of texts and token slices
 	if !inTime {
 		c.Send(c.Parent(), &Cancel{Reason: infer.CancelSlowClient})
 	}
