@@ -72,6 +72,7 @@ func (w *walker) subtree(top int32, init []thread) {
 		w.mark(i, w.sets[to:])
 		i++
 	}
+	w.frames.used = w.used[0]
 }
 
 // stepSet appends where sets[from:to] go with c.
