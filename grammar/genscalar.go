@@ -207,17 +207,15 @@ func pow10(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 }
 
+// genNumber matches numbers; with a multipleOf that is an integer only integers.
 func (c *schemaCompiler) genNumber(s *schema) (*expr, *infer.Error) {
 	places := fracDigits
 	if m := s.multipleOf; m != nil {
-		inverse := new(big.Rat)
-		if m.Sign() > 0 {
-			inverse.Inv(m)
+		if m.IsInt() && m.Sign() > 0 {
+			return c.genInteger(s)
 		}
-		for places = 0; places <= fracDigits && inverse.Cmp(new(big.Rat).SetInt(pow10(places))) != 0; places++ {
-		}
-		if places > fracDigits {
-			return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s is not supported for numbers, only 1, 0.1, 0.01 and so on", m.RatString())
+		if places = placesOf(m); places < 0 {
+			return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s is not supported for numbers, only integers and 0.1, 0.01 and so on", m.RatString())
 		}
 	}
 	lo, hi, err := c.bounds(s)
@@ -234,16 +232,24 @@ func (c *schemaCompiler) genNumber(s *schema) (*expr, *infer.Error) {
 	return e, nil
 }
 
-func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
-	if m := s.multipleOf; m != nil && (m.Sign() <= 0 || !new(big.Rat).Inv(m).IsInt()) {
-		return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s is not supported for integers", m.RatString())
+// placesOf returns n if x is 10^-n, -1 if it is no such number.
+func placesOf(x *big.Rat) int {
+	if x.Sign() <= 0 {
+		return -1
 	}
+	inverse := new(big.Rat).Inv(x)
+	for n := range fracDigits + 1 {
+		if inverse.Cmp(new(big.Rat).SetInt(pow10(n))) == 0 {
+			return n
+		}
+	}
+	return -1
+}
+
+func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
 	lo, hi, err := c.bounds(s)
 	if err != nil {
 		return nil, err
-	}
-	if lo == nil && hi == nil {
-		return ref(ruleInteger), nil
 	}
 	least, most := big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
 	if lo != nil {
@@ -252,11 +258,27 @@ func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
 	if hi != nil {
 		most = new(big.Int).Neg(ceil(new(big.Rat).Neg(hi), s.maxOut))
 	}
-	e := intRange(least, most)
-	if e.kind == kindNever {
+	if least.Cmp(most) > 0 {
 		return nil, c.bad(s.ptr, "there is no integer from %s to %s", least, most)
 	}
-	return e, nil
+	m := s.multipleOf
+	switch {
+	case m != nil && m.Sign() <= 0:
+		return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s: it must be above 0", m.RatString())
+	case m != nil && m.Num().Cmp(big.NewInt(1)) != 0: // an integer is a multiple of p/q if it is one of p
+		of := newMultiples(m.Num())
+		e := intRangeOf(least, most, func(lo, hi string) *expr { return of.between(lo, hi, new(big.Int)) })
+		if e == nil {
+			return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s takes more than the limit of %d states", m.RatString(), maxMultipleStates)
+		}
+		if e.kind == kindNever {
+			return c.never(s, "no multiple of %s lies from %s to %s", m.RatString(), least, most), nil
+		}
+		return e, nil
+	case lo == nil && hi == nil:
+		return ref(ruleInteger), nil
+	}
+	return intRange(least, most), nil
 }
 
 // ceil returns the least integer that is at least x, or above x.

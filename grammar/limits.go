@@ -33,11 +33,11 @@ type Options struct {
 	// Path stands before the place in messages, as
 	// "response_format.json_schema.schema". "" means Param.
 	Path string
-	// CacheBytes bounds the masks kept per vocabulary. 0 means 16 MiB.
+	// CacheBytes bounds the masks kept per vocabulary. 0 means 8 MiB.
 	CacheBytes int
 }
 
-const defaultCacheBytes = 16 << 20
+const defaultCacheBytes = 8 << 20
 
 func (o Options) path() string {
 	if o.Path == "" {

@@ -46,31 +46,43 @@ func anyNumber() *expr {
 }
 
 // intRange matches the integers from lo to hi.
-func intRange(lo, hi *big.Int) *expr {
-	zero, one := new(big.Int), big.NewInt(1)
+func intRange(lo, hi *big.Int) *expr { return intRangeOf(lo, hi, sameLength) }
+
+// intRangeOf matches the integers from lo to hi whose digits match what digits
+// returns for two strings of the same length; nil if it returns that.
+func intRangeOf(lo, hi *big.Int, digits func(lo, hi string) *expr) *expr {
+	one := big.NewInt(1)
 	if lo.Cmp(hi) > 0 {
 		return never
 	}
-	var alts []*expr
+	alts := []*expr{never}
 	if lo.Sign() < 0 {
 		least := one
 		if hi.Sign() < 0 {
 			least = new(big.Int).Neg(hi)
 		}
-		alts = append(alts, cat(lit("-"), magnitudes(least, new(big.Int).Neg(lo))))
+		below := magnitudes(least, new(big.Int).Neg(lo), digits)
+		if below == nil {
+			return nil
+		}
+		alts = append(alts, join(lit("-"), below))
 	}
 	if hi.Sign() >= 0 {
-		least := zero
+		least := new(big.Int)
 		if lo.Sign() > 0 {
 			least = lo
 		}
-		alts = append(alts, magnitudes(least, hi))
+		above := magnitudes(least, hi, digits)
+		if above == nil {
+			return nil
+		}
+		alts = append(alts, above)
 	}
 	return alt(alts...)
 }
 
-// magnitudes matches the integers from lo to hi, lo >= 0.
-func magnitudes(lo, hi *big.Int) *expr {
+// magnitudes is intRangeOf for lo >= 0.
+func magnitudes(lo, hi *big.Int, digits func(lo, hi string) *expr) *expr {
 	a, b := lo.String(), hi.String()
 	var alts []*expr
 	for n := len(a); n <= len(b); n++ {
@@ -81,7 +93,11 @@ func magnitudes(lo, hi *big.Int) *expr {
 		if n == len(b) {
 			most = b
 		}
-		alts = append(alts, sameLength(least, most))
+		e := digits(least, most)
+		if e == nil {
+			return nil
+		}
+		alts = append(alts, e)
 	}
 	return alt(alts...)
 }
