@@ -64,7 +64,7 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 	req := func(text string) obj {
 		return obj{"model": "understudy", "messages": user(text), "max_tokens": 32, "temperature": 0, "ignore_eos": true}
 	}
-	onceIn(t, 5, func() bool {
+	onceIn(t, 10, func() bool {
 		var itl, ttft [2][]float64
 		for range 9 {
 			for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
