@@ -1,6 +1,7 @@
 package grammar_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -17,9 +18,8 @@ import (
 
 // explore walks a grammar for a while: no dead end, no token of the mask that
 // is refused. It returns the text, and whether it is complete.
-func explore(t *testing.T, g *grammar.Grammar, v *grammar.Vocabulary) (text string, complete bool) {
-	t.Helper()
-	rng := rand.New(rand.NewPCG(1, 1))
+func explore(t require.TestingT, g *grammar.Grammar, v *grammar.Vocabulary, seed uint64) (text string, complete bool) {
+	rng := rand.New(rand.NewPCG(seed, 1))
 	m := g.NewMatcher(v)
 	mask := make([]uint64, v.MaskWords())
 	for n := range 120 {
@@ -42,8 +42,7 @@ func explore(t *testing.T, g *grammar.Grammar, v *grammar.Vocabulary) (text stri
 	return text, false
 }
 
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
+func requireRefusal(t require.TestingT, err error) {
 	var e *infer.Error
 	require.True(t, errors.As(err, &e))
 	require.Equal(t, infer.CodeInvalid, e.Code)
@@ -63,8 +62,15 @@ func FuzzJSONSchema(f *testing.F) {
 			requireRefusal(t, err)
 			return
 		}
-		text, complete := explore(t, g, v)
-		require.True(t, !complete || json.Valid([]byte(text)), "%s\n%s", schema, text)
+		text, complete := explore(t, g, v, 1)
+		if !complete {
+			return
+		}
+		require.True(t, json.Valid([]byte(text)), "%s\n%s", schema, text)
+		// "nullable" is not JSON Schema's, and "$schema" may name another draft.
+		if validate, err := tryValidator(schema); err == nil && !bytes.Contains(schema, []byte("nullable")) && !bytes.Contains(schema, []byte("$schema")) {
+			require.NoError(t, validate(text), "%s\n%s", schema, text)
+		}
 	})
 }
 
@@ -79,7 +85,7 @@ func FuzzRegex(f *testing.F) {
 			requireRefusal(t, err)
 			return
 		}
-		text, complete := explore(t, g, v)
+		text, complete := explore(t, g, v, 1)
 		std, err := regexp.Compile(`^(?:` + pattern + `)$`)
 		if err != nil || !complete || strings.ContainsAny(pattern, `^$`) || strings.Contains(pattern, `\A`) || strings.Contains(pattern, `\z`) {
 			return // \u is ours alone, and anchors mean each end of an alternative
@@ -102,7 +108,7 @@ func FuzzEBNF(f *testing.F) {
 			requireRefusal(t, err)
 			return
 		}
-		explore(t, g, v)
+		explore(t, g, v, 1)
 	})
 }
 
@@ -116,7 +122,7 @@ func FuzzChoice(f *testing.F) {
 		for _, text := range []string{a, b, c} {
 			require.True(t, acceptsBytes(g, v, text))
 		}
-		if text, complete := explore(t, g, v); complete {
+		if text, complete := explore(t, g, v, 1); complete {
 			require.Contains(t, []string{a, b, c}, text)
 		}
 	})

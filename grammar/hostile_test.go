@@ -52,7 +52,7 @@ func TestHostileSchemas(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		explore(t, g, v)
+		explore(t, g, v, 1)
 	}
 }
 
@@ -73,6 +73,6 @@ func TestHostileGrammars(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		explore(t, g, v)
+		explore(t, g, v, 1)
 	}
 }
