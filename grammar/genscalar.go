@@ -45,24 +45,25 @@ func (c *schemaCompiler) genString(s *schema) (*expr, *infer.Error) {
 
 // genTexts matches the characters of a string with patterns or formats.
 func (c *schemaCompiler) genTexts(s *schema) (*expr, *infer.Error) {
-	trees := make([]*syntax.Regexp, len(s.texts))
-	for i, t := range s.texts {
-		var err *infer.Error
-		if trees[i], err = c.parseText(s, t); err != nil {
+	var all []condition
+	for _, t := range s.texts {
+		more, err := c.parseText(s, t)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, more...)
 	}
-	if len(trees) > 1 {
-		return c.genProduct(s, trees)
+	if len(all) > 1 {
+		return c.genProduct(s, all)
 	}
 	r := c.regexAt(s.ptr + "/pattern")
-	if lengthOf(trees[0], true, true).within(s.length) {
-		return r.translate(trees[0])
+	if lengthOf(all[0].tree, true, true).within(s.length) {
+		return r.translate(all[0].tree)
 	}
 	// One class, repeated: then the lengths are the counts.
-	class, count, ok := repeatedClass(trees[0])
+	class, count, ok := repeatedClass(all[0].tree)
 	if !ok {
-		return c.genProduct(s, trees)
+		return c.genProduct(s, all)
 	}
 	n := count.and(s.length)
 	if n.max >= 0 && n.min > n.max {
@@ -75,15 +76,16 @@ func (c *schemaCompiler) genTexts(s *schema) (*expr, *infer.Error) {
 	return repeat(e, n.min, n.max), nil
 }
 
-func (c *schemaCompiler) parseText(s *schema, t text) (*syntax.Regexp, *infer.Error) {
+func (c *schemaCompiler) parseText(s *schema, t text) ([]condition, *infer.Error) {
 	if !t.format {
-		return c.regexAt(s.ptr + "/pattern").parse(t.value)
+		return c.conditions(s, t.value)
 	}
 	pattern, ok := formats[t.value]
 	if !ok {
 		return nil, c.bad(s.ptr, "keyword 'format' with value %q is not supported", short(t.value))
 	}
-	return c.regexAt(s.ptr + "/format").parse(`^(?:` + pattern + `)$`)
+	tree, err := c.regexAt(s.ptr + "/format").parse(`^(?:` + pattern + `)$`)
+	return []condition{{tree: tree}}, err
 }
 
 // repeatedClass takes ^class{m,n}$ apart.

@@ -17,7 +17,6 @@ const maxProduct = 3_000
 // ends in a call to the next one, which takes no stack.
 type product struct {
 	*schemaCompiler
-	where  string
 	parts  []*searcher
 	length span
 	rules  map[string]int
@@ -37,25 +36,29 @@ type productState struct {
 // searcher runs a pattern anywhere in a text.
 type searcher struct {
 	prog *syntax.Prog
-	ecma bool
+	not  bool   // the text must not match
 	seen []bool // by instruction, in closure
 }
 
-// genProduct returns the product of patterns that were parsed.
-func (c *schemaCompiler) genProduct(s *schema, trees []*syntax.Regexp) (*expr, *infer.Error) {
-	p := &product{schemaCompiler: c, where: s.ptr, length: s.length, rules: map[string]int{}, chars: c.regexAt(s.ptr)}
+// genProduct returns the product of conditions.
+func (c *schemaCompiler) genProduct(s *schema, conditions []condition) (*expr, *infer.Error) {
+	p := &product{schemaCompiler: c, length: s.length, rules: map[string]int{}, chars: c.regexAt(s.ptr)}
 	start := productState{}
-	for _, tree := range trees {
-		if _, err := c.regexAt(s.ptr + "/pattern").translate(tree); err != nil {
+	for _, cond := range conditions {
+		if _, err := c.regexAt(s.ptr + "/pattern").translate(cond.tree); err != nil {
 			return nil, err // what a pattern can't have alone it can't have here
 		}
-		prog, err := syntax.Compile(tree.Simplify())
+		prog, err := syntax.Compile(cond.tree.Simplify())
 		if err != nil {
 			return nil, c.bad(s.ptr, "the pattern can't be compiled")
 		}
-		part := &searcher{prog: prog, ecma: true, seen: make([]bool, len(prog.Inst))}
+		part := &searcher{prog: prog, not: cond.not, seen: make([]bool, len(prog.Inst))}
+		set := part.closure([]uint32{uint32(prog.Start)}, true)
+		if part.lost(set) {
+			return c.never(s, "its pattern excludes every text"), nil
+		}
 		p.parts = append(p.parts, part)
-		start.sets = append(start.sets, part.closure([]uint32{uint32(prog.Start)}, true))
+		start.sets = append(start.sets, set)
 	}
 	first := p.state(start)
 	for len(p.queue) > 0 {
@@ -100,7 +103,7 @@ func (p *product) state(s productState) int {
 func (p *product) expand(s productState) *infer.Error {
 	end := p.length.has(s.count)
 	for i, set := range s.sets {
-		end = end && (set == nil || p.parts[i].atEnd(set))
+		end = end && (set == nil || p.parts[i].atEnd(set) != p.parts[i].not)
 	}
 	var alts []*expr
 	if end {
@@ -144,7 +147,7 @@ func (p *product) after(sets [][]uint32, r rune) ([][]uint32, bool) {
 		if set == nil {
 			continue
 		}
-		if next[i] = p.parts[i].step(set, r); next[i] != nil && len(next[i]) == 0 {
+		if next[i] = p.parts[i].step(set, r); p.parts[i].lost(next[i]) {
 			return nil, false
 		}
 	}
@@ -171,6 +174,14 @@ func (p *product) ranges(sets [][]uint32) [][2]rune {
 		}
 	}
 	return out
+}
+
+// lost reports whether no text from here on can do what the pattern says.
+func (s *searcher) lost(set []uint32) bool {
+	if s.not {
+		return set == nil
+	}
+	return set != nil && len(set) == 0
 }
 
 // class returns the characters that an instruction takes, nil if it takes none.

@@ -33,9 +33,12 @@ type regex struct {
 	pad    *expr             // what may stand where there is no anchor
 	// ecma reads the pattern as JavaScript does, where it differs: "." matches no
 	// line end, \S nothing that Unicode calls a space.
-	ecma  bool
-	steps int
-	known map[string]*expr // of charOf
+	ecma bool
+	// allSpaces reads \s as JavaScript does, too. Without it \s means fewer
+	// spaces, which suits every reader unless the pattern must not match.
+	allSpaces bool
+	steps     int
+	known     map[string]*expr // of charOf
 }
 
 // maxPatternSteps bounds the nodes of a pattern's tree.
@@ -100,6 +103,12 @@ func (r *regex) rewrite(p string) string {
 			i += 5
 		case p[i+1] == 'S' && r.ecma && !inClass:
 			out.WriteString(`[^\s` + spaces + `]`)
+			i++
+		case p[i+1] == 's' && r.allSpaces && inClass:
+			out.WriteString(`\s` + spaces)
+			i++
+		case p[i+1] == 's' && r.allSpaces:
+			out.WriteString(`[\s` + spaces + `]`)
 			i++
 		default:
 			out.WriteString(p[i : i+2])
