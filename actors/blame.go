@@ -116,8 +116,8 @@ func (b *blame) verdict(id infer.SeqID, c Crashes) (Crashes, *infer.Error) {
 
 // sentence is the error of a sequence that was found out.
 func (b *blame) sentence(id infer.SeqID, c *Crashes) *infer.Error {
-	err := infer.Internal(fmt.Errorf("sequence %d ended %d steps, %d of them alone: %w", id, c.Num, c.NumLone, b.cause()))
-	err.Message += fmt.Sprintf(": the engine failed %d times at this request alone, so it was given up.", c.NumLone)
+	err := infer.Errorf(infer.CodeEngineFault, "", "Internal server error: the engine failed %d times at this request alone, so it was given up.", c.NumLone)
+	err.Err = fmt.Errorf("sequence %d ended %d steps, %d of them alone: %w", id, c.Num, c.NumLone, b.cause())
 	return err
 }
 

@@ -272,7 +272,7 @@ func (c *cluster) simulate(seed uint64) {
 		switch {
 		case isBad[i]:
 			require.NotNil(c.t, got.final.Err, message)
-			require.Contains(c.t, []infer.Code{infer.CodeInternal, infer.CodeUnavailable}, got.final.Err.Code, message)
+			require.Contains(c.t, []infer.Code{infer.CodeEngineFault, infer.CodeUnavailable}, got.final.Err.Code, message)
 			require.Regexp(c.t, "the engine failed .* at this request alone|failed again and again", got.final.Err.Message, message)
 			require.Equal(c.t, infer.FinishError, got.final.FinishReason, message)
 			requirePrefix(c.t, want[i], got, message)

@@ -140,7 +140,7 @@ func testPoison(c *cluster, neighbours int, poisonAfter []int, maxRestarts int) 
 			requireSame(c.t, want[i], got, fmt.Sprint("request ", i))
 			continue
 		}
-		requireError(c.t, got.final.Err, infer.CodeInternal, "the engine failed")
+		requireError(c.t, got.final.Err, infer.CodeEngineFault, "the engine failed")
 		require.Equal(c.t, poisonAfter[i-neighbours], got.final.Usage.NumCompletionTokens)
 		requirePrefix(c.t, want[i], got, "")
 	}

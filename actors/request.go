@@ -156,7 +156,7 @@ func (r *RequestActor) conclude() {
 		MaxTokensParam:         r.job.sequences[0].params.MaxTokens,
 		N:                      r.job.request.N,
 	})
-	if final.Err != nil && final.Err.Code == infer.CodeInternal {
+	if final.Err != nil && final.Err.Code.IsInternal() {
 		r.env.logger.Error("request failed", "request", r.job.request.ID, "error", final.Err)
 	}
 	r.job.release()

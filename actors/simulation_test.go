@@ -213,7 +213,7 @@ func TestPoisonFailsAlone(t *testing.T) {
 		})
 		at := rng.IntN(len(requests) + 1)
 		got := runAll(t, e, slices.Insert(slices.Clone(requests), at, bad), nil)
-		requireError(t, got[at].final.Err, infer.CodeInternal, "Internal server error")
+		requireError(t, got[at].final.Err, infer.CodeEngineFault, "Internal server error")
 		for i, a := range slices.Delete(got, at, at+1) {
 			requireSame(t, want[i], a, fmt.Sprintf("seed %d, request %d", seed, i))
 		}

@@ -22,6 +22,7 @@ const (
 	CodeUnprocessable  Code = "unprocessable"   // 422
 	CodeRateLimited    Code = "rate_limited"    // 429
 	CodeInternal       Code = "internal"        // 500: logged, never shown
+	CodeEngineFault    Code = "engine_fault"    // 500: the engine fails at this request; the message says so
 	CodeNotImplemented Code = "not_implemented" // 501: known to vLLM, not (yet) to us
 	CodeOverloaded     Code = "overloaded"      // 503: admission limit reached
 	CodeUnavailable    Code = "unavailable"     // 503: draining, or no engine is alive
@@ -47,6 +48,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// IsInternal reports whether the fault is the server's own: a 500.
+func (c Code) IsInternal() bool { return c == CodeInternal || c == CodeEngineFault }
 
 // Errorf builds an *Error with a formatted client message.
 func Errorf(code Code, param, format string, args ...any) *Error {

@@ -30,6 +30,7 @@ var wireErrors = map[infer.Code]wireError{
 	infer.CodeUnprocessable:  {422, "UnprocessableEntityError", reasonInvalidRequest},
 	infer.CodeRateLimited:    {429, "Too Many Requests", "rate_limit_exceeded"},
 	infer.CodeInternal:       {500, "InternalServerError", reasonInternal},
+	infer.CodeEngineFault:    {500, "InternalServerError", reasonInternal},
 	infer.CodeNotImplemented: {501, "NotImplementedError", reasonInvalidRequest},
 	infer.CodeOverloaded:     {503, "Service Unavailable", reasonOverloaded},
 	infer.CodeUnavailable:    {503, "Service Unavailable", reasonOverloaded},

@@ -216,7 +216,7 @@ func (s *Stream) AppendFinal(dst []byte, f *infer.Final) []byte {
 // which id it can be found in the log: the response's.
 func (s *Stream) appendError(dst []byte, err *infer.Error) []byte {
 	p := FromError(err)
-	if err.Code == infer.CodeInternal {
+	if err.Code.IsInternal() {
 		p.RequestID = s.reply.ID
 	}
 	dst = p.AppendJSON(append(dst, "data: "...))
