@@ -17,7 +17,7 @@ func requireMasks(t *testing.T, g *grammar.Grammar, v *grammar.Vocabulary, seed 
 	mask := make([]uint64, v.MaskWords()+1)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := g.NewMatcher(v)
-	for range 40 {
+	for range 25 {
 		mask[len(mask)-1] = 1 // must become zero
 		m.Mask(mask)
 		var ids []int32

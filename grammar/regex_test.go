@@ -1,6 +1,7 @@
 package grammar_test
 
 import (
+	"encoding/json"
 	"errors"
 	"regexp"
 	"strings"
@@ -82,6 +83,47 @@ number ::= "0" | [1-9] [0-9]{0,40}
 	require.NoError(t, err)
 	for text, want := range map[string]bool{"": true, "ab": true, "aabb": true, "aab": false, "abb": false} {
 		require.Equal(t, want, accepts(t, g.NewMatcher(v), v, text), text)
+	}
+}
+
+// TestEBNFOfJSON is written like the grammars that come with llama.cpp.
+func TestEBNFOfJSON(t *testing.T) {
+	g, err := grammar.CompileEBNF(`root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+
+array  ::=
+  "[" ws (
+            value
+    ("," ws value)*
+  )? "]" ws
+
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+
+# Optional space: by convention, applied in this grammar after literal chars when allowed
+ws ::= | " " | "\n" [ \t]{0,20}
+`, grammar.Options{})
+	require.NoError(t, err)
+	v := jsonVocabulary()
+	for text, want := range map[string]bool{
+		"{}": true, "{\n  \"a\": [1, 2.5e3,\n\ttrue] }": true, "{\"é\\n\\u00e9\":null}": true, "[]": false, "{\"a\":1,}": false, "{\"a\":01}": false,
+	} {
+		require.Equal(t, want, accepts(t, g.NewMatcher(v), v, text), text)
+	}
+	for seed := range uint64(20) {
+		text := walk(t, g, v, seed)
+		require.True(t, json.Valid([]byte(text)), text)
 	}
 }
 
