@@ -146,6 +146,7 @@ func (b *books) requests(t *traffic, m samples, records []record) {
 	for _, o := range []outcome{whole, left, canceled, failed, refused, broken} {
 		b.row("  at clients: "+string(o), seen[o])
 	}
+	b.zero("failed - made to fail", seen[failed]-int(t.poisoned.Load()))
 }
 
 // tokens: each that was generated is in a complete answer, or its request was

@@ -31,6 +31,7 @@ func TestBalance(t *testing.T) {
 		"a request without outcome":  func() { m[receivedTotal+`{key=""}`]++ },
 		"a block that was not freed": func() { m[blocksNow+`{engine="0"}`] = 0.01 },
 		"a wrong answer":             func() { seen.wrong = []string{"soak-1-"} },
+		"a failure without poison":   func() { seen.sent["soak-3-"] = sent{failed, 0} },
 		"a goroutine that stays":     func() { m[goroutinesNow] = spareGoroutines + 1 },
 		"a file that stays open":     func() { m[filesNow] = spareFiles + 1 },
 	} {
@@ -41,6 +42,7 @@ func TestBalance(t *testing.T) {
 		cook()
 		require.ErrorContains(t, balance(&out, seen, m, records), "do not balance", name)
 		m, seen.wrong = was, nil
+		seen.sent["soak-3-"] = sent{refused, 0}
 	}
 	require.Error(t, balance(&out, seen, m, records[:2]), "a line that the log lacks")
 }

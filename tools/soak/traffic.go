@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -61,6 +62,8 @@ type traffic struct {
 	sent   map[string]sent // by X-Request-Id
 	wrong  []string        // complete answers that a quiet server does not give
 	faults int
+
+	poisoned atomic.Int64 // requests that failed because they were made to
 }
 
 func newTraffic(s *server, seed uint64) *traffic {
@@ -162,7 +165,11 @@ func (t *traffic) act(ctx context.Context, rng *rand.Rand, id string) outcome {
 	case p < 92:
 		got = t.askAndBeCancelled(ctx, id, j)
 	case p < 93 && t.canPoison:
-		return t.askForTrouble(ctx, id, &job{path: textPath, fields: poison}, rng.IntN(2) == 0)
+		got := t.askForTrouble(ctx, id, &job{path: textPath, fields: poison}, rng.IntN(2) == 0)
+		if got == failed {
+			t.poisoned.Add(1)
+		}
+		return got
 	default:
 		return t.askForTrouble(ctx, id, &job{path: j.path, fields: badRequests[rng.IntN(len(badRequests))]}, false)
 	}
