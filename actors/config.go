@@ -29,6 +29,11 @@ type Config struct {
 	TrustRequestChatTemplate  bool
 	DefaultChatTemplateKwargs json.RawMessage // object or nil
 
+	// ToolCallParser is the format in which the model writes calls, of those of
+	// toolcall.Formats; "" = the generic one. ReasoningParser is the family of models
+	// whose thoughts are told apart in chats, of reasoning.Names; "" = they are not.
+	ToolCallParser, ReasoningParser string
+
 	// NewRunner opens the device of a batcher, numbered from 0. It is called once
 	// per batcher by NewEngine and once more after every failure of a step, after
 	// the batcher's last runner was closed or, if a step of that does not end,

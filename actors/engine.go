@@ -20,6 +20,7 @@ type Engine struct {
 	supervisor    *actor.PID
 	controlTokens []string // of the tokenizer
 	grammars      *grammars
+	enforceable   func() bool // calls in the model's own format can be forced
 
 	lastSeqID, drawnSeeds atomic.Uint64
 
@@ -37,6 +38,7 @@ func NewEngine(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens(), grammars: newGrammars(c.Tokenizer, c.Model.VocabSize, c.EOSTokenIDs), closed: make(chan error, 1)}
+	e.enforceable = sync.OnceValue(func() bool { return canEnforce(c.ToolCallParser, c.Tokenizer) })
 	slots, err := openSlots(&e.config)
 	if err != nil {
 		return nil, err

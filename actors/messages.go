@@ -120,14 +120,15 @@ type BatcherReady struct {
 // SequenceFinished ends one choice. Sender: the sequence, exactly once, after
 // its last delta went into the stream.
 type SequenceFinished struct {
-	Index           int
-	FinishReason    infer.FinishReason
-	NumTokens       int
-	NumCachedTokens int
-	NumRecoveries   int // batchers that died under it
-	Stamps          infer.Stamps
-	Speculation     *infer.SpeculativeDecoding // nil = not recorded
-	Err             *infer.Error               // with FinishError
+	Index              int
+	FinishReason       infer.FinishReason
+	NumTokens          int
+	NumCachedTokens    int
+	NumReasoningTokens int // of NumTokens
+	NumRecoveries      int // batchers that died under it
+	Stamps             infer.Stamps
+	Speculation        *infer.SpeculativeDecoding // nil = not recorded
+	Err                *infer.Error               // with FinishError
 }
 
 // Cancel gives up. To a request: from Stream.Cancel, or from a sequence whose

@@ -25,6 +25,7 @@ type job struct {
 	stream          *stream
 	sequences       []sequenceSpec
 	stops           *sampling.Stops // nil without stop strings
+	parsing         *parsing        // nil = the output is text
 	numPromptTokens int             // each prompt once
 }
 
@@ -43,6 +44,7 @@ type sequenceSpec struct {
 // prompt is shared by its choices.
 type prompt struct {
 	text      string // as the model sees it; "" if nobody asked for it
+	tail      string // the end of it; "" if nobody needs it
 	tokenIDs  []int32
 	maxTokens int
 	counted   atomic.Bool // the prompt's tokens are in the books; the first choice with a token does it
@@ -65,6 +67,10 @@ func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.
 		return nil, err
 	}
 	j := newJob(req, params.Stop)
+	if j.parsing, err = e.parsing(req, prompts); err != nil {
+		return nil, err
+	}
+	params.Grammar = e.thinkFirst(params.Grammar, j.parsing)
 	for _, p := range prompts {
 		if params.MinTokens > p.maxTokens {
 			return nil, infer.Errorf(infer.CodeInvalid, "min_tokens",
@@ -147,7 +153,11 @@ func (e *Engine) prepareChat(ctx context.Context, req *infer.Request, b *budget)
 	if err != nil {
 		return nil, err
 	}
-	return e.fit(req, b, rendered.Text, tokenIDs)
+	p, err := e.fit(req, b, rendered.Text, tokenIDs)
+	if err == nil && e.config.ReasoningParser != "" {
+		p.tail = tailOf(rendered.Text)
+	}
+	return p, err
 }
 
 // A rendered conversation may have a few times the bytes that limit tokens can
@@ -306,7 +316,7 @@ func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer
 		}
 	}
 	var err *infer.Error
-	if params.Grammar, err = e.grammars.compile(req.Structured); params.Grammar != nil {
+	if params.Grammar, err = e.grammar(req); params.Grammar != nil {
 		params.IgnoreEOS = false // a text that is complete can do nothing but end
 	}
 	return params, err

@@ -212,6 +212,7 @@ func (r *RequestActor) usage() infer.Usage {
 	}
 	for i := range r.choices {
 		usage.NumCompletionTokens += r.choices[i].NumTokens
+		usage.NumReasoningTokens += r.choices[i].NumReasoningTokens
 	}
 	return usage
 }

@@ -57,6 +57,13 @@ func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceAct
 		speculation: metrics.NewSpecRecorder(env.specLevel, env.numSpecTokens),
 		transcript:  newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
 	}
+	if j.parsing != nil {
+		parser, err := j.parsing.newParser()
+		if err != nil {
+			panic(err) // parsing has tried it
+		}
+		s.transcript.parse(parser)
+	}
 	if s.batcher == nil {
 		s.batcher = &BatcherReady{}
 	} else {
@@ -307,7 +314,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	s.observeFinish(reason)
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
-		NumCachedTokens: s.numCached, NumRecoveries: s.recoveries, Stamps: s.stamps,
+		NumCachedTokens: s.numCached, NumReasoningTokens: s.transcript.numThoughts(), NumRecoveries: s.recoveries, Stamps: s.stamps,
 		Speculation: s.speculation.Result(), Err: err,
 	})
 	if s.owed {

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -187,6 +189,7 @@ func (s *stream) merge(d *infer.Delta) bool {
 		// so that append copies.
 		last.TokenIDs = append(last.TokenIDs[:len(last.TokenIDs):len(last.TokenIDs)], d.TokenIDs...)
 		last.Logprobs = append(last.Logprobs[:len(last.Logprobs):len(last.Logprobs)], d.Logprobs...)
+		last.Parsed = mergeParsed(last.Parsed, d.Parsed)
 		last.NumOutputTokens = d.NumOutputTokens
 		last.FinishReason, last.StopReason = d.FinishReason, d.StopReason
 		return true
@@ -194,14 +197,34 @@ func (s *stream) merge(d *infer.Delta) bool {
 	return false
 }
 
+// mergeParsed puts the pieces of two deltas together, of which either may have none.
+func mergeParsed(first, second *infer.Parsed) *infer.Parsed {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	pieces := slices.Clone(first.Pieces)
+	for _, p := range second.Pieces {
+		if last := len(pieces) - 1; last >= 0 && pieces[last].Kind == p.Kind && pieces[last].Index == p.Index && p.Text != "" {
+			pieces[last].Text += p.Text
+			continue
+		}
+		pieces = append(pieces, p)
+	}
+	return &infer.Parsed{Pieces: pieces}
+}
+
 // Sizes are estimates of what a pending delta keeps alive, in bytes.
 const (
 	eventBytes   = 192 // an infer.Event with its slice headers
 	logprobBytes = 40  // an infer.TokenLogprob with a short text
+	pieceBytes   = 128 // an infer.Piece with its name and id
 )
 
 func deltaBytes(d *infer.Delta) int {
 	size := len(d.Text) + 4*len(d.TokenIDs) + logprobsBytes(d.Logprobs)
+	if d.Parsed != nil {
+		size += len(d.Text) + pieceBytes*len(d.Parsed.Pieces)
+	}
 	if d.Prompt != nil {
 		size += len(d.Prompt.Text) + 4*len(d.Prompt.TokenIDs) + logprobsBytes(d.Prompt.Logprobs)
 	}

@@ -3,6 +3,8 @@ package actors
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
+	"strconv"
 	"sync"
 
 	"github.com/troupe-llm/troupe/grammar"
@@ -49,11 +51,22 @@ func (g *grammars) compile(s *infer.StructuredOutput) (infer.Grammar, *infer.Err
 	if s == nil {
 		return nil, nil
 	}
-	key := keyOf(s)
+	return g.remember(keyOf(s), func() (*grammar.Grammar, error) { return compileGrammar(s) })
+}
+
+// compileFrame is compile for calls.
+func (g *grammars) compileFrame(f *grammar.Frame) (infer.Grammar, *infer.Error) {
+	return g.remember(keyOfFrame(f), func() (*grammar.Grammar, error) {
+		return grammar.CompileFrame(*f, grammar.Options{Param: "tools"})
+	})
+}
+
+// remember returns the grammar of a key, which is compiled if it is not known.
+func (g *grammars) remember(key grammarKey, compile func() (*grammar.Grammar, error)) (infer.Grammar, *infer.Error) {
 	compiled := g.find(key)
 	if compiled == nil {
 		var err error
-		if compiled, err = compileGrammar(s); err != nil {
+		if compiled, err = compile(); err != nil {
 			return nil, infer.AsError(err)
 		}
 		g.keep(key, compiled)
@@ -82,15 +95,9 @@ func (g *grammars) keep(key grammarKey, compiled *grammar.Grammar) {
 }
 
 // keyOf hashes everything that tells one grammar from another, lengths included.
-func keyOf(s *infer.StructuredOutput) (key grammarKey) {
-	h := sha256.New()
-	part := func(kind byte, text string) {
-		var head [9]byte
-		head[0] = kind
-		binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
-		h.Write(head[:])
-		h.Write([]byte(text))
-	}
+func keyOf(s *infer.StructuredOutput) grammarKey {
+	h := keyHash{sha256.New()}
+	part := h.part
 	part('p', s.Param)
 	part('a', s.Path)
 	if s.JSONObject {
@@ -102,6 +109,35 @@ func keyOf(s *infer.StructuredOutput) (key grammarKey) {
 	for _, c := range s.Choice {
 		part('c', c)
 	}
+	return h.key()
+}
+
+func keyOfFrame(f *grammar.Frame) grammarKey {
+	h := keyHash{sha256.New()}
+	for _, text := range []string{f.Begin, f.Separator, f.End, strconv.Itoa(f.Max)} {
+		h.part('f', text)
+	}
+	for i := range f.Values {
+		v := &f.Values[i]
+		for _, text := range []string{v.Prefix, v.Suffix, v.Param, string(v.Schema)} {
+			h.part('v', text)
+		}
+	}
+	return h.key()
+}
+
+// keyHash hashes texts with what kind they are of and their lengths.
+type keyHash struct{ hash.Hash }
+
+func (h keyHash) part(kind byte, text string) {
+	var head [9]byte
+	head[0] = kind
+	binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
+	h.Write(head[:])
+	h.Write([]byte(text))
+}
+
+func (h keyHash) key() (key grammarKey) {
 	h.Sum(key[:0])
 	return key
 }

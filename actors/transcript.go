@@ -20,6 +20,7 @@ type transcript struct {
 	params    *infer.SamplingParams
 	decoder   *tokenizer.Decoder
 	stops     *sampling.StopMatcher // nil without stop strings
+	parser    *outputParser         // nil = the text is not taken apart
 	interval  int                   // tokens between two deltas
 
 	numTokens int // so far, the closing one included
@@ -30,6 +31,7 @@ type transcript struct {
 	logprobs []infer.TokenLogprobs
 	finish   infer.FinishReason
 	stop     infer.StopReason
+	ended    bool // no more text comes
 }
 
 // newTranscript returns the transcript of a sequence without output. stops are
@@ -40,6 +42,20 @@ func newTranscript(t *tokenizer.Tokenizer, params *infer.SamplingParams, stops *
 		tr.stops = stops.NewMatcher(params.IncludeStopStrInOutput)
 	}
 	return tr
+}
+
+// parse has the text taken apart. The transcript is still without output.
+func (t *transcript) parse(p *outputParser) {
+	t.parser = p
+	t.decoder = newDecoder(t.tokenizer, false) // the parser decides
+}
+
+// decode returns the text of a token.
+func (t *transcript) decode(id int32) string {
+	if t.parser != nil {
+		return t.parser.decode(t.tokenizer, t.decoder, t.params.SkipSpecialTokens, id)
+	}
+	return t.decoder.Push(id)
 }
 
 // add appends what a step gave. It returns how many of the tokens count: a stop
@@ -54,13 +70,16 @@ func (t *transcript) add(out *SequenceOutput) int {
 		if closing && !t.params.IncludeStopStrInOutput {
 			break // an end-of-sequence or stop token is no text
 		}
-		if t.addText(t.decoder.Push(id)) {
+		if t.addText(t.decode(id)) {
 			n = i + 1
 			break
 		}
 	}
-	if t.finish != infer.FinishNone && t.stop.Text == "" {
-		t.flush()
+	if t.finish != infer.FinishNone {
+		t.ended = true
+		if t.stop.Text == "" {
+			t.flush()
+		}
 	}
 	t.keep(out, n)
 	return n
@@ -84,6 +103,7 @@ func (t *transcript) addText(text string) bool {
 // flush ends the text: what was held back cannot become a stop string any more.
 // An incomplete last character is dropped by the decoder.
 func (t *transcript) flush() {
+	t.ended = true
 	if t.addText(t.decoder.Flush()) || t.stops == nil {
 		return
 	}
@@ -116,6 +136,14 @@ func (t *transcript) spell(l *infer.TokenLogprobs) {
 	}
 }
 
+// numThoughts returns how many tokens were thoughts, once the text has ended.
+func (t *transcript) numThoughts() int {
+	if t.parser == nil {
+		return 0
+	}
+	return t.parser.numThoughts()
+}
+
 // finished reports whether the sequence has ended.
 func (t *transcript) finished() bool { return t.finish != infer.FinishNone }
 
@@ -133,6 +161,9 @@ func (t *transcript) take(index int) infer.Delta {
 	d := infer.Delta{
 		Index: index, Text: t.text, TokenIDs: t.tokenIDs, Logprobs: t.logprobs,
 		NumOutputTokens: t.numTokens, FinishReason: t.finish, StopReason: t.stop,
+	}
+	if t.parser != nil {
+		d.Parsed = t.parser.parse(t.text, t.ended)
 	}
 	t.text, t.tokenIDs, t.logprobs = "", nil, nil
 	t.numSent = t.numTokens

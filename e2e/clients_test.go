@@ -16,7 +16,7 @@ import (
 
 // TestNpmClients runs the npm SDKs' tests of e2e/clients; `make e2e` installs them.
 func TestNpmClients(t *testing.T) {
-	s := serve(t, "--enable-per-request-metrics")
+	s := serve(t, "--enable-per-request-metrics", "--enable-auto-tool-choice", "--reasoning-parser", "glm45")
 	cmd := exec.Command("npm", "test", "--silent")
 	cmd.Dir = "clients"
 	cmd.Env = append(os.Environ(), "TROUPE_URL="+s.URL)

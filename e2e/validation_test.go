@@ -277,7 +277,7 @@ func TestLaterFeaturesAreRefusedByName(t *testing.T) {
 	s := serve(t)
 	base := obj{"model": "understudy", "messages": user("x")}
 	for field, value := range map[string]any{
-		"tools":           []obj{{"type": "function", "function": obj{"name": "f", "parameters": obj{}}}},
+		"functions":       []obj{{"name": "f", "parameters": obj{}}},
 		"response_format": obj{"type": "structural_tag"},
 	} {
 		r := s.do("POST", "/v1/chat/completions", body(with(base, obj{field: value})))

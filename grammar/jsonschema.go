@@ -11,15 +11,25 @@ import (
 // keyword that is not supported, a schema that nothing satisfies, and one that
 // is too large are errors that name the place.
 func CompileJSONSchema(source []byte, o Options) (*Grammar, error) {
-	if err := o.checkSize(len(source)); err != nil {
-		return nil, err
+	b := newBuilder(o)
+	e, bad := b.schemaExpr(source)
+	if bad != nil {
+		return nil, bad
 	}
-	root, bad := parseJSON(source, o)
+	return b.compileRule(e)
+}
+
+// schemaExpr returns the expression of a schema that stands alone.
+func (b *builder) schemaExpr(source []byte) (*expr, *infer.Error) {
+	if err := b.opts.checkSize(len(source)); err != nil {
+		return nil, infer.AsError(err)
+	}
+	root, bad := parseJSON(source, b.opts)
 	if bad != nil {
 		return nil, bad
 	}
 	c := &schemaCompiler{
-		schemaParser: schemaParser{builder: newBuilder(o), root: root},
+		schemaParser: schemaParser{builder: b, root: root},
 		targets:      map[string]*schema{}, rules: map[string]int{},
 	}
 	s, bad := c.target("#")
@@ -33,10 +43,7 @@ func CompileJSONSchema(source []byte, o Options) (*Grammar, error) {
 			bad = c.bad("", "no value can satisfy it")
 		}
 	}
-	if bad != nil {
-		return nil, bad
-	}
-	return c.compileRule(e)
+	return e, bad
 }
 
 // schemaCompiler turns schemas into expressions.

@@ -22,7 +22,8 @@ const (
 	logprobBytes     = 48
 	logprobJSONBytes = 80
 	jsonPerTextByte  = 6
-	tokenIDBytes     = 12 // in memory and as JSON
+	tokenIDBytes     = 12  // in memory and as JSON
+	callBytes        = 256 // of a call without its arguments, in memory and as JSON
 )
 
 // responseCopies is how often a streamed response repeats its output at its end: in
@@ -46,12 +47,25 @@ func (h *held) addDelta(d *infer.Delta) error {
 	h.json += len(d.Text) + len(d.Text)/4 + tokenIDBytes*len(d.TokenIDs)
 	h.size += 2 * len(d.Text)
 	h.addLogprobs(d.Logprobs)
+	if d.Parsed != nil {
+		h.addCalls(d.Parsed.Pieces)
+	}
 	if p := d.Prompt; p != nil {
 		h.json += len(p.Text) + tokenIDBytes*len(p.TokenIDs)
 		h.size += len(p.Text)
 		h.addLogprobs(p.Logprobs)
 	}
 	return h.check()
+}
+
+// addCalls adds what calls have beside the text that the model wrote.
+func (h *held) addCalls(pieces []infer.Piece) {
+	for i := range pieces {
+		if pieces[i].Kind == infer.PieceCall {
+			h.size += callBytes
+			h.json += callBytes
+		}
+	}
 }
 
 func (h *held) addLogprobs(list []infer.TokenLogprobs) {

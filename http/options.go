@@ -45,6 +45,9 @@ type Options struct {
 	ServerLoadTracking     bool // /load counts requests in flight
 	ResponseStore          bool // responses of POST /v1/responses are kept in memory for a while, unless the client says no
 	PriorityScheduling     bool // requests may set `priority`
+	AutoToolChoice         bool // the model may decide to call tools
+	ExcludeToolsWhenNone   bool // tools that must not be called are not shown to the model
+	ReasoningTokens        bool // thoughts are told apart from answers, and counted in usage
 	ReturnTokensAsTokenIDs bool // tokens of logprobs are written "token_id:N"
 
 	// MaxLogprobs caps logprobs, top_logprobs and prompt_logprobs; -1 = no cap.
@@ -169,5 +172,8 @@ func (o *Options) profile() openai.Profile {
 		ForceIncludeUsage:      o.ForceIncludeUsage,
 		PromptTokensDetails:    o.PromptTokensDetails,
 		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,
+		AutoToolChoice:         o.AutoToolChoice,
+		ExcludeToolsWhenNone:   o.ExcludeToolsWhenNone,
+		ReasoningTokens:        o.ReasoningTokens,
 	}
 }

@@ -24,6 +24,9 @@ type Request struct {
 	// Structured, if set, makes the engine compile Sampling.Grammar.
 	Structured *StructuredOutput
 
+	// Tools, if set, has the output of a chat searched for calls.
+	Tools *ToolUse
+
 	// BadWords are the request's strings; the engine tokenizes them into Sampling.BadWords.
 	BadWords []string
 	// SeedGiven: Sampling.Seed holds the request's seed; else the engine draws one.

@@ -89,6 +89,10 @@ type Delta struct {
 	Prompt          *PromptInfo // first delta of a choice, if the request asked for any of it
 	FinishReason    FinishReason
 	StopReason      StopReason
+	// Parsed, if not nil, stands for Text, which is then as the model wrote it: the
+	// request has its thoughts told apart from the answer, or is searched for calls.
+	// What may still become either is held back.
+	Parsed *Parsed
 }
 
 // PromptInfo describes a choice's prompt.
@@ -121,4 +125,5 @@ type Usage struct {
 	NumPromptTokens     int
 	NumCompletionTokens int // sum over all choices
 	NumCachedTokens     int // prompt tokens found in the prefix cache
+	NumReasoningTokens  int // completion tokens that are thoughts; 0 if those are not told apart
 }

@@ -75,6 +75,12 @@ var wires = map[string]wire{
 
 var llamaWire = wire{prefix: "{\"name\": \"NAME\", \"parameters\": ", suffix: "}", separator: "; "}
 
+// Enforceable reports whether [Grammar] can force calls in a format.
+func Enforceable(format string) bool {
+	_, ok := wires[format]
+	return ok
+}
+
 // Grammar returns the form that forces the choice in a format. Formats whose calls hold no
 // JSON (pythonic, qwen3_xml and their kin) can't be forced: the error has
 // infer.CodeNotImplemented, and the form of [Generic] takes their place, which is the list

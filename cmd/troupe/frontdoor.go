@@ -97,6 +97,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		ForceIncludeUsage:   cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
+		AutoToolChoice: cfg.Chat.EnableAutoToolChoice, ExcludeToolsWhenNone: cfg.Chat.ExcludeToolsWhenNone, ReasoningTokens: cfg.Chat.ReasoningParser != "",
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
 		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,
 		APIKeys: cfg.APIKeys(), Keys: s.keys, SaltByKey: cfg.HTTP.APIKeysFile != "", TLS: s.tls, RootPath: cfg.HTTP.RootPath, IdleTimeout: cfg.Env.KeepAlive,

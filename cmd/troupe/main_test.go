@@ -65,7 +65,7 @@ func TestExitStatus(t *testing.T) {
 		{"serve --config /does/not/exist", exitUsage, "/does/not/exist"},
 		{"serve --enable-per-request-metrics --disable-log-stats", exitFailure, "--disable-log-stats"},
 		{"serve --per-request-spec-decode-metrics summary", exitFailure, "--speculative-config"},
-		{"serve --enable-auto-tool-choice", exitFailure, "--tool-call-parser"},
+		{"serve /a/model --enable-auto-tool-choice", exitFailure, "--tool-call-parser"},
 		{"serve --enable-log-outputs", exitFailure, "--enable-log-requests"},
 		{"serve --sse-keep-alive-interval -1", exitFailure, "--sse-keep-alive-interval"},
 		{"serve --max-num-seqs 8 --max-num-batched-tokens 4", exitFailure, "--max-num-batched-tokens (4)"},

@@ -83,6 +83,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 	s.engine, err = actors.NewEngine(actors.Config{
 		Tokenizer: p.tokenizer, Template: p.template, TemplateErr: p.templateErr, TemplateOptions: p.chatOptions,
 		TrustRequestChatTemplate: cfg.Chat.TrustRequestChatTemplate, DefaultChatTemplateKwargs: cfg.Chat.DefaultChatTemplateKwargs.Raw,
+		ToolCallParser: cfg.ToolCallParser(), ReasoningParser: cfg.Chat.ReasoningParser,
 		NewRunner: s.newRunner, DataParallelSize: cfg.Scheduler.DataParallelSize,
 		StepTimeout: seconds(cfg.Scheduler.StepTimeout), RecoveryTimeout: seconds(cfg.Scheduler.RecoveryTimeout), FaultInjection: cfg.HTTP.EnableFaultInjection,
 		Scheduler: scheduler.Config{

@@ -16,7 +16,9 @@ func ParseChat(body []byte, p *Profile, e Envelope) (*Call, error) {
 	r := c.Request
 	c.Reply.chat = true
 	c.Reply.NumChoices = r.N
-	o.refuseTools()
+	tools := p.chatTools(o, c)
+	c.Reply.ReasoningTokens = p.ReasoningTokens
+	c.Reply.OmitReasoning = !o.flag("include_reasoning", true)
 	p.chatLogprobs(o, c)
 	r.MaxTokens, r.MaxTokensParam = p.maxTokens(o, "max_completion_tokens", "max_tokens")
 	if r.MaxTokens != nil && *r.MaxTokens < 1 {
@@ -25,6 +27,7 @@ func ParseChat(body []byte, p *Profile, e Envelope) (*Call, error) {
 	r.Sampling.MinTokens = p.minTokens(o, r.MaxTokens)
 	r.AddSpecialTokens = o.flag("add_special_tokens", false)
 	r.Chat = o.chatInput()
+	r.Chat.Tools = tools
 	p.chatRole(o, c)
 	if o.err != nil {
 		return nil, o.err

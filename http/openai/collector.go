@@ -16,6 +16,8 @@ type collected struct {
 	prompt   *infer.PromptInfo
 	finish   infer.FinishReason
 	stop     infer.StopReason
+	message  *message // what stands for text if that was taken apart
+	tally    tally
 }
 
 // NewCollector returns the writer of an answer that is not streamed.
@@ -26,7 +28,14 @@ func (r *Reply) NewCollector() *Collector {
 // Add takes a delta; what it needs of it is copied.
 func (c *Collector) Add(d *infer.Delta) {
 	choice := &c.choices[d.Index]
-	choice.text = append(choice.text, d.Text...)
+	if d.Parsed == nil {
+		choice.text = append(choice.text, d.Text...)
+	} else {
+		if choice.message == nil {
+			choice.message = &message{}
+		}
+		choice.message.add(c.reply, &choice.tally, d.Parsed.Pieces)
+	}
 	if c.reply.ReturnTokenIDs {
 		choice.tokenIDs = append(choice.tokenIDs, d.TokenIDs...)
 	}
@@ -75,9 +84,14 @@ func (c *Collector) AppendBody(dst []byte, f *infer.Final) []byte {
 // appendMessage appends a chat choice's members.
 func (c *Collector) appendMessage(dst []byte, choice *collected) []byte {
 	dst = appendString(append(dst, `,"message":{"role":`...), c.reply.Role)
-	dst = appendEscaped(append(dst, `,"content":"`...), c.reply.EchoText)
-	dst = append(appendEscaped(dst, choice.text), '"')
-	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":`...)
+	if choice.message != nil {
+		dst = c.appendParsedMessage(dst, choice.message)
+	} else {
+		dst = appendEscaped(append(dst, `,"content":"`...), c.reply.EchoText)
+		dst = append(appendEscaped(dst, choice.text), '"')
+		dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null`...)
+	}
+	dst = append(dst, `},"logprobs":`...)
 	if c.reply.Logprobs {
 		dst = appendChatLogprobs(dst, &tokenNamer{asIDs: c.reply.TokensAsTokenIDs}, choice.logprobs)
 	} else {
@@ -108,7 +122,7 @@ func (c *Collector) appendText(dst []byte, choice *collected) []byte {
 }
 
 func (c *Collector) appendEnding(dst []byte, choice *collected) []byte {
-	dst = appendFinishReason(append(dst, `,"finish_reason":`...), choice.finish)
+	dst = c.reply.appendFinish(append(dst, `,"finish_reason":`...), choice.finish, &choice.tally)
 	dst = appendStopReason(append(dst, `,"stop_reason":`...), choice.stop)
 	dst = append(dst, `,"token_ids":`...)
 	if c.reply.ReturnTokenIDs {

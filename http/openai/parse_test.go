@@ -157,7 +157,7 @@ var chatRefusals = []refusal{
 	{`"max_completion_tokens":0,"max_tokens":4`, infer.CodeInvalid, "max_completion_tokens", "at least 1"},
 	{`"continue_final_message":true`, infer.CodeMalformed, "continue_final_message", "add_generation_prompt"},
 	{`"tools":[]`, infer.CodeMalformed, "tools", "empty"},
-	{`"tools":[{"type":"function"}]`, infer.CodeNotImplemented, "tools", "not supported"},
+	{`"tools":[{"type":"function"}]`, infer.CodeMalformed, "tools[0].function", "required"},
 	{`"tool_choice":"auto"`, infer.CodeMalformed, "tool_choice", "only allowed with tools"},
 	{`"functions":[{}]`, infer.CodeNotImplemented, "functions", "not supported"},
 	{`"chat_template_kwargs":[]`, infer.CodeMalformed, "chat_template_kwargs", "an object"},

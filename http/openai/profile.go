@@ -27,6 +27,10 @@ type Profile struct {
 	ForceIncludeUsage      bool
 	PromptTokensDetails    bool
 	ReturnTokensAsTokenIDs bool
+
+	AutoToolChoice       bool // the model may decide to call tools
+	ExcludeToolsWhenNone bool // tools that must not be called are not shown to the model
+	ReasoningTokens      bool // thoughts are told apart, and counted
 }
 
 // Headers that say something about a request, as vLLM reads them.
@@ -64,6 +68,11 @@ type Reply struct {
 	TokensAsTokenIDs bool
 	ReturnTokenIDs   bool
 	Echo             bool // completions: each choice starts with its prompt
+
+	ReasoningTokens bool // usage says how many tokens were thoughts
+	OmitReasoning   bool // chat: thoughts are not shown
+	ForcedTool      bool // a function must be called
+	NamedTool       bool // and the request named it
 
 	Role     string // chat: role of the message
 	EchoText string // chat: text that each choice starts with
@@ -171,19 +180,6 @@ func (o *object) refuse(names ...string) {
 
 // refuseLater refuses beam search and the like.
 func (o *object) refuseLater() { o.refuse("use_beam_search", "kv_transfer_params") }
-
-// refuseTools refuses tools; the client's own mistakes come first, as a 400.
-func (o *object) refuseTools() {
-	tools := o.typed("tools", "an array")
-	if tools != nil && isEmptyArray(tools) {
-		o.fail(infer.CodeMalformed, "tools", "must not be an empty list; leave the field out instead")
-	}
-	choice := o.raw("tool_choice")
-	if choice != nil && tools == nil && unquoteOr(choice, "") != "none" {
-		o.fail(infer.CodeMalformed, "tool_choice", "only allowed with tools")
-	}
-	o.refuse("tools", "functions", "function_call")
-}
 
 func isEmptyArray(raw json.RawMessage) bool {
 	for range elements(raw) {

@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ const (
 	maxMetadataKey   = 64
 	maxMetadataValue = 512
 	maxLabel         = 512 // bytes of user and the like
-	maxTools         = 1024
 )
 
 // responseSettings are the members of a response that repeat the request.
@@ -46,9 +44,9 @@ func (o *object) responseSettings(p *Profile, c *Call) responseSettings {
 	text, form := o.textSettings()
 	c.Request.Structured = o.onlyForm(form, "text.format")
 	dst = append(append(dst, `,"text":`...), text...)
-	var tools []byte
-	tools, s.templateTools = o.responseTools()
-	dst = append(append(dst, `,"tool_choice":`...), o.responseToolChoice(s.templateTools != nil)...)
+	var tools, choice []byte
+	tools, choice, s.templateTools = p.responseTools(o, c)
+	dst = append(append(dst, `,"tool_choice":`...), choice...)
 	dst = append(append(dst, `,"tools":`...), tools...)
 	dst = appendInt(append(dst, `,"top_logprobs":`...), max(or(o.count("top_logprobs", -1, math.MaxInt32), 0), 0))
 	dst = appendFloat(append(dst, `,"top_p":`...), c.Request.Sampling.TopP, 64)
@@ -172,56 +170,31 @@ func (o *object) textSettings() (repeated []byte, form *infer.StructuredOutput) 
 	return append(dst, '}'), form
 }
 
-// responseTools reads tools: as they are repeated in the response, and as chat
-// templates expect them, with a function's members in an object of their own.
-func (o *object) responseTools() (repeated []byte, forTemplate json.RawMessage) {
-	raw := o.typed("tools", "an array")
-	if raw == nil || isEmptyArray(raw) {
-		return []byte("[]"), nil
+// responseTools reads tools and how they may be used: as both are repeated in the
+// response, and the tools as chat templates expect them, with a function's members in
+// an object of their own.
+func (p *Profile) responseTools(o *object, c *Call) (tools, choice []byte, forTemplate json.RawMessage) {
+	list := o.tools(func(tool *object) function {
+		tool.functionType(infer.CodeNotImplemented)
+		return tool.function()
+	})
+	chosen := p.toolChoice(o, list, func(choice *object) string { return choice.needed("name") })
+	chosen.use(o, c, list)
+	choice = []byte(`"auto"`)
+	if raw := o.raw("tool_choice"); raw != nil {
+		choice = bytes.Clone(raw)
 	}
-	repeated, forTemplate = []byte{'['}, []byte{'['}
-	for i, element := range elements(raw) {
-		if i == maxTools {
-			o.fail(infer.CodeInvalid, "tools", "has more than %d entries", maxTools)
-		}
+	tools = []byte{'['}
+	for i := range list {
 		if i > 0 {
-			repeated, forTemplate = append(repeated, ','), append(forTemplate, ',')
+			tools, forTemplate = append(tools, ','), append(forTemplate, ',')
 		}
-		tool := parseObject(element, fmt.Sprintf("tools[%d]", i))
-		f := tool.function()
-		if o.adopt(tool); o.err != nil {
-			return nil, nil
-		}
-		repeated = f.appendRepeated(repeated)
-		forTemplate = f.appendForTemplate(forTemplate)
+		tools, forTemplate = list[i].appendRepeated(tools), list[i].appendForTemplate(forTemplate)
 	}
-	return append(repeated, ']'), append(forTemplate, ']')
-}
-
-// function is a tool that the client runs.
-type function struct {
-	name                    string
-	description, parameters json.RawMessage // nil = none
-	strict                  bool
-}
-
-func (o *object) function() function {
-	switch form := o.str("type"); {
-	case form == nil:
-		o.fail(infer.CodeMalformed, "type", "is required")
-	case *form != "function":
-		o.fail(infer.CodeNotImplemented, "type", "%q is not supported by this version: use function", excerpt(*form))
+	if len(list) == 0 || chosen.none && p.ExcludeToolsWhenNone {
+		return append(tools, ']'), choice, nil
 	}
-	f := function{
-		name:        or(o.str("name"), ""),
-		description: o.typed("description", "a string"),
-		parameters:  o.typed("parameters", "an object"),
-		strict:      o.flag("strict", false),
-	}
-	if f.name == "" {
-		o.fail(infer.CodeMalformed, "name", "is required")
-	}
-	return f
+	return append(tools, ']'), choice, append(append([]byte{'['}, forTemplate...), ']')
 }
 
 func (f *function) appendRepeated(dst []byte) []byte {
@@ -240,21 +213,4 @@ func (f *function) appendForTemplate(dst []byte) []byte {
 		dst = append(append(dst, `,"parameters":`...), f.parameters...)
 	}
 	return append(dst, "}}"...)
-}
-
-// responseToolChoice reads tool_choice; only what forces nothing is supported yet.
-func (o *object) responseToolChoice(hasTools bool) []byte {
-	raw := bytes.Clone(o.raw("tool_choice"))
-	switch choice := unquoteOr(raw, ""); {
-	case raw == nil:
-		return []byte(`"auto"`)
-	case choice == "auto" || choice == "none":
-	case !hasTools:
-		o.fail(infer.CodeMalformed, "tool_choice", "only allowed with tools")
-	case choice == "required" || kind(raw) == "an object":
-		o.fail(infer.CodeNotImplemented, "tool_choice", "%s is not supported by this version: use auto or none", excerpt(string(raw)))
-	default:
-		o.fail(infer.CodeMalformed, "tool_choice", "must be auto, none, required or an object, got %s", excerpt(string(raw)))
-	}
-	return raw
 }

@@ -54,7 +54,7 @@ func TestResponseInputBecomesMessages(t *testing.T) {
 }
 
 func TestResponseRequest(t *testing.T) {
-	call := parseResponse(t, profile(), `"max_output_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":3,"min_p":0.125,"seed":5,"stop":"END","min_tokens":2,"ignore_eos":true,
+	call := parseResponse(t, toolProfile(), `"max_output_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":3,"min_p":0.125,"seed":5,"stop":"END","min_tokens":2,"ignore_eos":true,
 		"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"stop_token_ids":[3],"logit_bias":{"1":2},"cache_salt":"s","stream":true,"stream_options":{"include_obfuscation":true},
 		"truncation":"auto","reasoning":{"effort":"none"},"chat_template_kwargs":{"a":1,"enable_thinking":true},"include":["reasoning.encrypted_content"],"top_logprobs":2,
 		"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{"z":{},"a":{}}},"strict":true}],"tool_choice":"auto"`)
@@ -70,6 +70,7 @@ func TestResponseRequest(t *testing.T) {
 			Temperature: 0.5, TopP: 0.25, TopK: 3, MinP: 0.125, Seed: 5, Stop: []string{"END"}, MinTokens: 2, IgnoreEOS: true, PresencePenalty: 1, FrequencyPenalty: -1,
 			RepetitionPenalty: 1.5, StopTokenIDs: []int32{3}, LogitBias: []infer.TokenBias{{TokenID: 1, Bias: 2}}, NumLogprobs: -1, NumPromptLogprobs: -1, SkipSpecialTokens: true,
 		},
+		Tools: &infer.ToolUse{Tools: []infer.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object","properties":{"z":{},"a":{}}}`), Param: "tools[0].parameters"}}},
 	}, call.Request)
 	call = parseResponse(t, profile(), `"include":["message.output_text.logprobs"],"reasoning":{"effort":"low"}`)
 	require.Equal(t, 0, call.Request.Sampling.NumLogprobs)
@@ -149,8 +150,9 @@ var responseRefusals = []struct {
 	{`"text":{"format":{}}`, "text.format.type", infer.CodeMalformed}, {`"response_format":{"type":"json_object"}`, "response_format", infer.CodeInvalid},
 	{`"tools":[{"type":"web_search"}]`, "tools[0].type", infer.CodeNotImplemented}, {`"tools":[{"name":"f"}]`, "tools[0].type", infer.CodeMalformed},
 	{`"tools":[{"type":"function"}]`, "tools[0].name", infer.CodeMalformed}, {`"tools":[{"type":"function","name":"f","parameters":"x"}]`, "tools[0].parameters", infer.CodeMalformed},
-	{`"tool_choice":"required"`, "tool_choice", infer.CodeMalformed}, {`"tools":[{"type":"function","name":"f"}],"tool_choice":"required"`, "tool_choice", infer.CodeNotImplemented},
-	{`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`, "tool_choice", infer.CodeNotImplemented},
+	{`"tool_choice":"required"`, "tool_choice", infer.CodeMalformed}, {responseTool, "tool_choice", infer.CodeInvalid},
+	{responseTool + `,"tool_choice":{"type":"function","name":"g"}`, "tool_choice", infer.CodeInvalid}, {responseTool + `,"tool_choice":{"type":"function"}`, "tool_choice.name", infer.CodeMalformed},
+	{responseTool + `,"tool_choice":{"type":"web_search"}`, "tool_choice.type", infer.CodeInvalid},
 	{`"tools":[{"type":"function","name":"f"}],"tool_choice":"x"`, "tool_choice", infer.CodeMalformed},
 	{`"background":true,"stream":true`, "background", infer.CodeNotImplemented}, {`"conversation":"x"`, "conversation", infer.CodeNotImplemented}, {`"prompt":{"id":"x"}`, "prompt", infer.CodeInvalid},
 }

@@ -37,6 +37,7 @@ type choiceStream struct {
 	tokens          assembler
 	offset          int // characters of text so far, echo included
 	numPromptTokens int
+	tally           tally
 }
 
 // NewStream returns the writer of a streamed answer.
@@ -74,6 +75,9 @@ func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 		s.started = true
 		dst = s.appendOpening(dst, d.Prompt)
 	}
+	if d.Parsed != nil {
+		return s.appendParsed(dst, d, choice)
+	}
 	if s.isEmpty(d) {
 		return dst
 	}
@@ -88,7 +92,12 @@ func (s *Stream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 	} else {
 		dst = s.appendCompletionDelta(dst, d, choice)
 	}
-	dst = appendFinishReason(append(dst, `,"finish_reason":`...), d.FinishReason)
+	return s.appendEnding(dst, d, choice)
+}
+
+// appendEnding appends what follows the text and the logprobs of a delta.
+func (s *Stream) appendEnding(dst []byte, d *infer.Delta, choice *choiceStream) []byte {
+	dst = s.reply.appendFinish(append(dst, `,"finish_reason":`...), d.FinishReason, &choice.tally)
 	if d.FinishReason != infer.FinishNone {
 		dst = appendStopReason(append(dst, `,"stop_reason":`...), d.StopReason)
 		s.numFinished++
@@ -159,7 +168,11 @@ func (s *Stream) appendChatDelta(dst []byte, d *infer.Delta, choice *choiceStrea
 	if d.Text != "" || d.FinishReason == infer.FinishNone {
 		dst = appendString(append(dst, `"content":`...), d.Text)
 	}
-	dst = append(dst, `},"logprobs":`...)
+	return s.appendDeltaLogprobs(append(dst, `},"logprobs":`...), d, choice)
+}
+
+// appendDeltaLogprobs appends the tokens of a chat's delta, or null.
+func (s *Stream) appendDeltaLogprobs(dst []byte, d *infer.Delta, choice *choiceStream) []byte {
 	if !s.reply.Logprobs || len(d.Logprobs) == 0 {
 		return append(dst, "null"...)
 	}

@@ -21,7 +21,11 @@ func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
 	case n == writeNulls:
 		dst = append(dst, `,"prompt_tokens_details":null`...)
 	}
-	if n == writeNulls {
+	switch {
+	case r.ReasoningTokens:
+		dst = appendInt(append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...), u.NumReasoningTokens)
+		dst = append(dst, '}')
+	case n == writeNulls:
 		dst = append(dst, `,"completion_tokens_details":null`...)
 	}
 	return append(dst, '}')

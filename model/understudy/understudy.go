@@ -9,6 +9,9 @@ import (
 // Name is the name under which the model is served.
 const Name = "understudy"
 
+// ToolCallParser is the format of the model's calls, of those of chat/toolcall.
+const ToolCallParser = "hermes"
+
 // DraftName is the name of the draft model.
 const DraftName = "understudy-draft"
 

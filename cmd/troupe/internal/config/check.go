@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-llm/troupe/chat/reasoning"
+	"github.com/troupe-llm/troupe/chat/toolcall"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/understudy"
 )
 
 // Check returns the first contradiction or impossible value among the settings.
@@ -45,13 +48,26 @@ func (s *Serve) checkRefused() error {
 }
 
 func (s *Serve) checkTools() error {
-	if s.Chat.EnableAutoToolChoice && s.Chat.ToolCallParser == "" {
+	parser, family := s.ToolCallParser(), s.Chat.ReasoningParser
+	switch {
+	case s.Chat.EnableAutoToolChoice && parser == "":
 		return errors.New("--enable-auto-tool-choice requires --tool-call-parser")
-	}
-	if s.Chat.ToolCallParser != "" {
-		return fmt.Errorf("--tool-call-parser %s is not supported: %s", s.Chat.ToolCallParser, noteLater)
+	case parser != "" && !slices.Contains(toolcall.Formats(), parser):
+		return fmt.Errorf("--tool-call-parser: invalid tool call parser %q (choose from %s)", parser, strings.Join(toolcall.Formats(), ", "))
+	case family != "" && !slices.Contains(reasoning.Names(), family):
+		return fmt.Errorf("--reasoning-parser: invalid reasoning parser %q (choose from %s)", family, strings.Join(reasoning.Names(), ", "))
 	}
 	return nil
+}
+
+// ToolCallParser returns how the model writes calls, "" if nobody has said so. The
+// built-in model's way is known.
+func (s *Serve) ToolCallParser() string {
+	path := s.ModelPath()
+	if s.Chat.ToolCallParser == "" && s.Chat.EnableAutoToolChoice && (path == "" || path == understudy.Name) {
+		return understudy.ToolCallParser
+	}
+	return s.Chat.ToolCallParser
 }
 
 func (s *Serve) checkLogging() error {

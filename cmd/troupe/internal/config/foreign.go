@@ -75,11 +75,9 @@ var foreignFlags = []foreign{
 	{name: "log-error-stack", note: "causes of internal errors are always logged"},
 	{name: "log-config-file", arity: takesValue, note: notePython},
 
-	{name: "reasoning-parser", arity: takesValue, accept: []string{""}, refuse: true, note: noteLater},
-	{name: "exclude-tools-when-tool-choice-none", note: "tools are not offered to the model yet"},
 	{name: "tool-parser-plugin", arity: takesValue, accept: []string{""}, note: notePython},
 	{name: "tool-server", arity: takesValue, refuse: true, note: noteLater},
-	{name: "tool-strict-level", arity: takesValue, note: "tools are not offered to the model yet"},
+	{name: "tool-strict-level", arity: takesValue, note: "forced calls always keep to their schema, others never have to"},
 	{name: "enable-tokenizer-info-endpoint", refuse: true, note: noteLater},
 	{name: "fingerprint-mode", arity: takesValue, accept: []string{"full"}, note: "system_fingerprint is the server's version"},
 	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is the server's version"},

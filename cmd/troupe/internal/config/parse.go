@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/troupe-llm/troupe/chat/reasoning"
+	"github.com/troupe-llm/troupe/chat/toolcall"
 )
 
 // CLI is the grammar of the whole command line.
@@ -96,7 +99,8 @@ func helpArgs(node *kong.Node, rest []string) ([]string, error) {
 
 func newParser(cli *CLI) (*kong.Kong, error) {
 	return kong.New(cli, kong.Name("troupe"), kong.NoDefaultHelp(),
-		kong.Description("Troupe serves language models."), kong.Groups(groupTitles))
+		kong.Description("Troupe serves language models."), kong.Groups(groupTitles),
+		kong.Vars{"tool_call_parsers": strings.Join(toolcall.Formats(), ", "), "reasoning_parsers": strings.Join(reasoning.Names(), ", ")})
 }
 
 // findCommand follows the words at the head of args through the command tree.

@@ -88,6 +88,8 @@ func TestServeFlags(t *testing.T) {
 		{`--default-chat-template-kwargs {"a":1}`, func(s *config.Serve) any { return string(s.Chat.DefaultChatTemplateKwargs.Raw) }, `{"a":1}`, ""},
 		{"--response-role bot", func(s *config.Serve) any { return s.Chat.ResponseRole }, "bot", "assistant"},
 		{"--enable-auto-tool-choice", func(s *config.Serve) any { return s.Chat.EnableAutoToolChoice }, true, false},
+		{"--reasoning-parser glm45", func(s *config.Serve) any { return s.Chat.ReasoningParser }, "glm45", ""},
+		{"--exclude-tools-when-tool-choice-none", func(s *config.Serve) any { return s.Chat.ExcludeToolsWhenNone }, true, false},
 		{"--tool-call-parser hermes", func(s *config.Serve) any { return s.Chat.ToolCallParser }, "hermes", ""},
 		{"--return-tokens-as-token-ids", func(s *config.Serve) any { return s.Chat.ReturnTokensAsTokenIDs }, true, false},
 
@@ -136,7 +138,7 @@ func TestEveryBooleanHasATwin(t *testing.T) {
 		"enable-per-request-metrics", "disable-log-stats", "enable-force-include-usage", "enable-prompt-tokens-details",
 		"enable-server-load-tracking", "enable-request-id-headers", "allow-credentials", "disable-uvicorn-access-log",
 		"enable-log-requests", "enable-log-outputs", "enable-log-deltas", "trust-request-chat-template",
-		"enable-auto-tool-choice", "return-tokens-as-token-ids", "enable-response-store", "enable-chunked-prefill", "enable-prefix-caching",
+		"enable-auto-tool-choice", "exclude-tools-when-tool-choice-none", "return-tokens-as-token-ids", "enable-response-store", "enable-chunked-prefill", "enable-prefix-caching",
 	} {
 		off := parseServe(t, "--no-"+name)
 		require.Equal(t, off, parseServe(t, "--"+name, "--no_"+strings.ReplaceAll(name, "-", "_")), name)
@@ -239,7 +241,6 @@ func TestForeignFlags(t *testing.T) {
 		{"--runner pooling", "", "--runner pooling is not supported"},
 		{"--enable-lora", "", "--enable-lora is not supported"},
 		{"--no-enable-lora", "", ""},
-		{"--reasoning-parser deepseek_r1", "", "--reasoning-parser deepseek_r1 is not supported"},
 		{`--structured-outputs-config {"backend":"auto"}`, "", ""},
 	} {
 		t.Run(tt.line, func(t *testing.T) {

@@ -84,8 +84,10 @@ type ChatFlags struct {
 	TrustRequestChatTemplate  bool       `negatable:"" help:"Let requests bring their own template."`
 	DefaultChatTemplateKwargs JSONObject `placeholder:"JSON" help:"Template arguments that requests may override."`
 	ResponseRole              string     `default:"assistant" help:"Role of generated messages."`
-	EnableAutoToolChoice      bool       `negatable:"" help:"Let the model choose tools; needs --tool-call-parser."`
-	ToolCallParser            string     `help:"How the model writes tool calls; not supported by this version."`
+	EnableAutoToolChoice      bool       `negatable:"" help:"Let the model choose tools; needs --tool-call-parser, but for the built-in model."`
+	ToolCallParser            string     `help:"How the model writes tool calls: ${tool_call_parsers}."`
+	ExcludeToolsWhenNone      bool       `name:"exclude-tools-when-tool-choice-none" negatable:"" help:"Do not show the model tools that it must not call."`
+	ReasoningParser           string     `help:"How the model marks its thoughts, which are then told apart from answers: ${reasoning_parsers}."`
 	ReturnTokensAsTokenIDs    bool       `name:"return-tokens-as-token-ids" negatable:"" help:"Write tokens of logprobs as token_id:N."`
 }
 

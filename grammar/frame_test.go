@@ -1,0 +1,53 @@
+package grammar_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/grammar"
+	"github.com/troupe-llm/troupe/infer"
+)
+
+func TestFrame(t *testing.T) {
+	frame := grammar.Frame{
+		Separator: "\n",
+		Values: []grammar.FramedValue{
+			{Prefix: "<c>\n{\"f\":", Suffix: "}\n</c>", Schema: []byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"required":["a"],"$defs":{"n":{"type":"integer"}}}`)},
+			{Prefix: "<c>\n{\"g\":", Suffix: "}\n</c>", Schema: []byte(`{"type":"object","properties":{"b":{"$ref":"#/$defs/n"}},"$defs":{"n":{"const":"x"}}}`)},
+		},
+	}
+	v := bytesVocabulary()
+	for text, want := range map[string][2]bool{ // with Max 0, with Max 1
+		"":                             {},
+		"<c>\n{\"f\":{\"a\":1}}\n</c>": {true, true},
+		"<c>{\"f\":{\"a\":1}}</c>":     {true, true},
+		"<c>{\"g\":{\"b\":\"x\"}}</c>": {true, true},
+		"<c>{\"g\":{}}</c>":            {true, true},
+		"<c>{\"f\":{}}</c>":            {},
+		"<c>{\"f\":{\"b\":\"x\"}}</c>": {},
+		"<c>{\"h\":{}}</c>":            {},
+		"<c>{\"g\":{}}":                {},
+		"<c>{\"g\":{}}</c>\n":          {},
+		"<c>{\"g\":{}}</c>\n<c>{\"f\":{\"a\":-7}}</c>": {true, false},
+	} {
+		for i, most := range []int{0, 1} {
+			frame.Max = most
+			g, err := grammar.CompileFrame(frame, grammar.Options{})
+			require.NoError(t, err)
+			require.Equal(t, want[i], accepts(t, g.NewMatcher(v), v, text), "%q with at most %d", text, most)
+		}
+	}
+}
+
+func TestFrameRefused(t *testing.T) {
+	_, err := grammar.CompileFrame(grammar.Frame{}, grammar.Options{Param: "tools"})
+	require.ErrorContains(t, err, "no value")
+	_, err = grammar.CompileFrame(grammar.Frame{Values: []grammar.FramedValue{{Schema: []byte(`{"type":"object"}`)}, {Schema: []byte(`{"$dynamicRef":"#x"}`), Param: "tools[1].function.parameters"}}},
+		grammar.Options{Param: "tools"})
+	var coded *infer.Error
+	require.True(t, errors.As(err, &coded))
+	require.Equal(t, "tools[1].function.parameters", coded.Param)
+	require.Contains(t, coded.Message, "$dynamicRef")
+}

@@ -1,0 +1,180 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-llm/troupe/infer"
+)
+
+const (
+	maxTools     = 1024
+	maxToolBytes = 256 // of a function's name
+)
+
+// function is a tool that the client runs.
+type function struct {
+	name                    string
+	description, parameters json.RawMessage // nil = none
+	strict                  bool
+	param                   string // the field of the parameters
+}
+
+// tools reads the list of functions, each read by its caller's way; nil if the field
+// is missing.
+func (o *object) tools(read func(tool *object) function) []function {
+	raw := o.typed("tools", "an array")
+	var list []function
+	for i, element := range elements(raw) {
+		if i == maxTools {
+			o.fail(infer.CodeInvalid, "tools", "has more than %d entries", maxTools)
+		}
+		tool := parseObject(element, fmt.Sprintf("tools[%d]", i))
+		f := read(tool)
+		if o.adopt(tool); o.err != nil {
+			return nil
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// chatFunction reads {type, function: {name, …}}.
+func (o *object) chatFunction() function {
+	o.functionType(infer.CodeInvalid)
+	raw := o.typed("function", "an object")
+	if raw == nil {
+		o.fail(infer.CodeMalformed, "function", "is required")
+		return function{}
+	}
+	in := parseObject(raw, o.path+"function")
+	f := in.function()
+	o.adopt(in)
+	return f
+}
+
+// functionType checks the type of a tool; code is for one that is not known.
+func (o *object) functionType(code infer.Code) {
+	switch form := o.str("type"); {
+	case form == nil:
+		o.fail(infer.CodeMalformed, "type", "is required")
+	case *form != "function":
+		o.fail(code, "type", "%q is not supported by this version: use function", excerpt(*form))
+	}
+}
+
+// function reads the members of a function. They belong to the body.
+func (o *object) function() function {
+	f := function{
+		name:        o.needed("name"),
+		description: o.typed("description", "a string"),
+		parameters:  o.typed("parameters", "an object"),
+		strict:      o.flag("strict", false),
+		param:       o.path + "parameters",
+	}
+	if len(f.name) > maxToolBytes {
+		o.fail(infer.CodeInvalid, "name", "has %d bytes, the limit is %d", len(f.name), maxToolBytes)
+	}
+	return f
+}
+
+// toolChoice is a tool_choice that can be followed.
+type toolChoice struct {
+	none, forced bool
+	name         string // with forced: the function, "" = any
+}
+
+// toolChoice reads tool_choice for a list of functions. nameOf reads the name out of
+// an object of type function.
+func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *object) string) toolChoice {
+	raw := o.raw("tool_choice")
+	word := unquoteOr(raw, "")
+	switch {
+	case o.err != nil:
+	case len(list) == 0:
+		if raw != nil && word != "none" {
+			o.fail(infer.CodeMalformed, "tool_choice", "only allowed with tools")
+		}
+		return toolChoice{none: true}
+	case raw == nil || word == "auto":
+		if !p.AutoToolChoice {
+			o.fail(infer.CodeInvalid, "tool_choice", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+		}
+	case word == "none":
+		return toolChoice{none: true}
+	case word == "required":
+		return toolChoice{forced: true}
+	case kind(raw) != "an object":
+		o.fail(infer.CodeMalformed, "tool_choice", "must be none, auto, required or an object, got %s", excerpt(string(raw)))
+	default:
+		choice := parseObject(raw, "tool_choice")
+		choice.functionType(infer.CodeInvalid)
+		name := nameOf(choice)
+		if o.adopt(choice); o.err == nil && !hasFunction(list, name) {
+			o.fail(infer.CodeInvalid, "tool_choice", "the function %q is not among the tools", excerpt(name))
+		}
+		return toolChoice{forced: true, name: name}
+	}
+	return toolChoice{}
+}
+
+func hasFunction(list []function, name string) bool {
+	for i := range list {
+		if list[i].name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// chosenFunction reads {type, function: {name}}.
+func (o *object) chosenFunction() string {
+	raw := o.typed("function", "an object")
+	if raw == nil {
+		o.fail(infer.CodeMalformed, "function", "is required")
+		return ""
+	}
+	f := parseObject(raw, o.path+"function")
+	name := f.needed("name")
+	o.adopt(f)
+	return name
+}
+
+// use sets what the engine must know of tools, if any may be called.
+func (choice toolChoice) use(o *object, c *Call, list []function) {
+	single := !o.flag("parallel_tool_calls", true)
+	if choice.none || o.err != nil {
+		return
+	}
+	if choice.forced {
+		if c.Request.Structured != nil && o.has(structuredField) {
+			o.fail(infer.CodeInvalid, structuredField, "cannot be combined with a tool_choice that forces a call: its form is the call's")
+			return
+		}
+		c.Request.Structured = nil // the form of an answer, and none comes
+	}
+	u := &infer.ToolUse{Forced: choice.forced, Name: choice.name, Single: single}
+	for i := range list {
+		u.Tools = append(u.Tools, infer.Tool{Name: list[i].name, Parameters: bytes.Clone(list[i].parameters), Param: list[i].param})
+	}
+	c.Request.Tools = u
+	c.Reply.ForcedTool, c.Reply.NamedTool = choice.forced, choice.name != ""
+}
+
+// chatTools reads tools, tool_choice and parallel_tool_calls, and returns the tools
+// for the template.
+func (p *Profile) chatTools(o *object, c *Call) json.RawMessage {
+	raw := o.typed("tools", "an array")
+	if raw != nil && isEmptyArray(raw) {
+		o.fail(infer.CodeMalformed, "tools", "must not be an empty list; leave the field out instead")
+	}
+	list := o.tools((*object).chatFunction)
+	choice := p.toolChoice(o, list, (*object).chosenFunction)
+	choice.use(o, c, list)
+	o.refuse("functions", "function_call")
+	if choice.none && p.ExcludeToolsWhenNone {
+		return nil
+	}
+	return bytes.Clone(raw)
+}
