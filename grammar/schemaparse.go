@@ -99,7 +99,7 @@ func (p *schemaParser) schema(v *value, ptr string) (*schema, *infer.Error) {
 			}
 		case k == "nullable":
 			nullable = v.items[i].kind == boolValue && v.items[i].text == "true"
-		case refused[k]:
+		case refused[k], k == "$id" && ptr != "": // a schema of its own, that references inside it mean
 			return nil, p.bad(ptr, "keyword '%s' is not supported", k)
 		}
 	}
