@@ -24,6 +24,9 @@ type walker struct {
 	limit int
 }
 
+// maxPooledChunks bounds the memory of a walker in the pool.
+const maxPooledChunks = 64
+
 // walkLimit is how many steps a walk may take: plenty, unless the grammar can
 // read a token in very many ways.
 func (v *Vocabulary) walkLimit() int { return 100_000 + 16*len(v.trie) }
@@ -40,6 +43,9 @@ func newWalker(p *program, v *Vocabulary) *walker {
 }
 
 func (w *walker) release() {
+	if len(w.frames.chunks) > maxPooledChunks || cap(w.sets) > maxPooledChunks*slabChunk {
+		return // an ambiguous grammar was here: what it needed is not worth keeping
+	}
 	// The pool must not keep the stacks of a text alive.
 	clear(w.sets[:cap(w.sets)])
 	clear(w.init[:cap(w.init)])
