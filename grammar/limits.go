@@ -8,7 +8,7 @@ const (
 	maxNesting      = 100       // of JSON in a schema, and of parentheses
 	maxChoices      = 10_000    // strings of a choice, values of an enum
 	maxProperties   = 1_000     // of one object
-	maxSteps        = 200_000   // of compiling: schemas visited and merged, expressions built
+	maxSteps        = 100_000   // of compiling: schemas visited and merged, expressions built
 	maxNodes        = 200_000   // of the machine
 	maxRepeat       = 1 << 20   // minLength, maxItems, {m,n}
 	maxThreads      = 1_024     // alive at once in one text
