@@ -130,6 +130,11 @@ func (c *Collector) appendParsedMessage(dst []byte, m *message) []byte {
 	} else {
 		dst = appendString(dst, m.reasoning)
 	}
+	return m.appendCalls(dst)
+}
+
+// appendCalls appends the member tool_calls with its leading comma, if there are calls.
+func (m *message) appendCalls(dst []byte) []byte {
 	for i := range m.calls {
 		if i == 0 {
 			dst = append(dst, `,"tool_calls":[`...)

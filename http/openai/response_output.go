@@ -28,9 +28,11 @@ type outputItem interface {
 	// appendOpening and appendClosing append the events around the deltas.
 	appendOpening(dst []byte, e *eventWriter) []byte
 	appendClosing(dst []byte, e *eventWriter) []byte
-	// appendMessage appends the members that the item adds to a chat message, each
-	// with a leading comma.
-	appendMessage(dst []byte) []byte
+	// add takes more text, appendDelta appends the event of that.
+	add(text string)
+	appendDelta(dst []byte, e *eventWriter, text string) []byte
+	// addTo adds the item to a chat message.
+	addTo(m *message)
 	end(itemStatus)
 }
 
@@ -39,7 +41,8 @@ type output struct {
 	items []outputItem
 	open  bool
 	newID string
-	names tokenNamer // of the tokens of a stream
+	names tokenNamer            // of the tokens of a stream
+	held  []infer.TokenLogprobs // of tokens that are held back
 }
 
 func newOutput(c *Call) output {
@@ -53,9 +56,75 @@ func (o *output) message() (m *messageItem, opened bool) {
 			return m, false
 		}
 	}
-	m = &messageItem{id: o.nextID("msg_"), status: inProgress, asIDs: o.names.asIDs}
-	o.items, o.open = append(o.items, m), true
+	m = o.newMessage()
+	o.begin(m)
 	return m, true
+}
+
+func (o *output) newMessage() *messageItem {
+	return &messageItem{id: o.nextID("msg_"), status: inProgress, asIDs: o.names.asIDs}
+}
+
+func (o *output) begin(item outputItem) { o.items, o.open = append(o.items, item), true }
+
+// place finds the item that a piece belongs to, which is the last one then. ended is
+// an item that the piece ends, begun one that it begins; nil = none.
+func (o *output) place(p *infer.Piece) (ended, begun outputItem) {
+	if p.Kind == infer.PieceCallEnd {
+		status := completed
+		if p.Incomplete {
+			status = incomplete
+		}
+		return o.close(status), nil
+	}
+	if o.open && accepts(o.items[len(o.items)-1], p.Kind) {
+		return nil, nil
+	}
+	ended = o.close(completed)
+	switch p.Kind {
+	case infer.PieceReasoning:
+		begun = &reasoningItem{id: o.nextID("rs_"), status: inProgress}
+	case infer.PieceCall:
+		begun = &callItem{id: o.nextID("fc_"), status: inProgress, call: call{id: responseCallID(p.ID), name: p.Name}}
+	default:
+		begun = o.newMessage()
+	}
+	o.begin(begun)
+	return ended, begun
+}
+
+// accepts reports whether a piece goes on with an item.
+func accepts(item outputItem, kind infer.PieceKind) bool {
+	switch item.(type) {
+	case *messageItem:
+		return kind == infer.PieceContent
+	case *reasoningItem:
+		return kind == infer.PieceReasoning
+	}
+	return kind == infer.PieceArguments
+}
+
+// logprobsOf returns what a message gets of the log-probabilities of a delta, for the
+// last piece of it that is content. Those of thoughts and calls are not shown, those of
+// tokens that are held back wait for what these become.
+func (o *output) logprobsOf(d *infer.Delta, i int) []infer.TokenLogprobs {
+	for _, p := range d.Parsed.Pieces[i+1:] {
+		if p.Kind == infer.PieceContent {
+			return nil
+		}
+	}
+	held := o.held
+	o.held = nil
+	return append(held, d.Logprobs...)
+}
+
+// hold keeps the log-probabilities of a delta that has nothing to show yet.
+func (o *output) hold(d *infer.Delta) {
+	if len(d.Parsed.Pieces) == 0 {
+		o.held = append(o.held, d.Logprobs...)
+		return
+	}
+	o.held = nil
 }
 
 // nextID makes ids of the response's own fresh one: items are never looked up.
@@ -87,11 +156,24 @@ func (o *output) appendItems(dst []byte) []byte {
 
 // chatMessage returns what was generated as the assistant's message of a conversation.
 func (o *output) chatMessage() json.RawMessage {
-	dst := []byte(`{"role":"assistant"`)
+	var m message
+	hasText := false
 	for _, item := range o.items {
-		dst = item.appendMessage(dst)
+		_, isText := item.(*messageItem)
+		hasText = hasText || isText
+		item.addTo(&m)
 	}
-	return append(dst, '}')
+	dst := []byte(`{"role":"assistant"`)
+	if m.reasoning != nil {
+		dst = appendString(append(dst, `,"reasoning":`...), m.reasoning)
+	}
+	dst = append(dst, `,"content":`...)
+	if hasText {
+		dst = appendString(dst, m.content)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	return append(m.appendCalls(dst), '}')
 }
 
 // endOf is an item's status when its sequence ends for this reason.
@@ -111,8 +193,11 @@ type messageItem struct {
 	asIDs    bool                  // tokens are named by their ids
 }
 
-func (m *messageItem) add(d *infer.Delta, logprobs bool) {
-	m.text = append(m.text, d.Text...)
+func (m *messageItem) add(text string) { m.text = append(m.text, text...) }
+
+// addDelta is add for a text with its tokens.
+func (m *messageItem) addDelta(d *infer.Delta, logprobs bool) {
+	m.add(d.Text)
 	if logprobs {
 		m.logprobs = append(m.logprobs, d.Logprobs...)
 	}
@@ -144,9 +229,7 @@ func (m *messageItem) appendLogprobs(dst []byte) []byte {
 	return appendTextLogprobs(dst, &tokenNamer{asIDs: m.asIDs}, m.logprobs)
 }
 
-func (m *messageItem) appendMessage(dst []byte) []byte {
-	return appendString(append(dst, `,"content":`...), m.text)
-}
+func (m *messageItem) addTo(out *message) { out.content = append(out.content, m.text...) }
 
 // appendOpening is called before there is text.
 func (m *messageItem) appendOpening(dst []byte, e *eventWriter) []byte {
@@ -162,6 +245,10 @@ func (m *messageItem) appendClosing(dst []byte, e *eventWriter) []byte {
 	dst = e.beginPart(dst, "response.content_part.done", m.id)
 	dst = m.appendPart(append(dst, `,"part":`...))
 	return append(dst, eventEnd...)
+}
+
+func (m *messageItem) appendDelta(dst []byte, e *eventWriter, text string) []byte {
+	return m.appendTextDelta(dst, e, &infer.Delta{Text: text}, &tokenNamer{asIDs: m.asIDs})
 }
 
 // appendTextDelta appends the event of one delta's text.

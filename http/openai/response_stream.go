@@ -37,20 +37,52 @@ func (s *ResponseStream) appendState(dst []byte, name string, status itemStatus,
 // AppendDelta implements StreamWriter.
 func (s *ResponseStream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 	ends := d.FinishReason != infer.FinishNone
-	says := d.Text != "" || len(d.Logprobs) > 0
+	if d.Parsed != nil {
+		dst = s.appendParsed(dst, d)
+	}
+	says := d.Parsed == nil && (d.Text != "" || len(d.Logprobs) > 0)
 	if says || ends && len(s.output.items) == 0 {
 		m, opened := s.output.message()
 		if opened {
 			dst = s.appendOpening(dst, m)
 		}
 		if says {
-			m.add(d, s.call.Reply.Logprobs)
+			m.addDelta(d, s.call.Reply.Logprobs)
 			dst = m.appendTextDelta(dst, &s.events, d, &s.output.names)
 		}
 	}
 	if ends {
 		dst = s.appendClosing(dst, endOf(d.FinishReason))
 	}
+	return dst
+}
+
+// appendParsed appends the events of a delta that was taken apart.
+func (s *ResponseStream) appendParsed(dst []byte, d *infer.Delta) []byte {
+	o := &s.output
+	for i := range d.Parsed.Pieces {
+		p := &d.Parsed.Pieces[i]
+		ended, begun := o.place(p)
+		if ended != nil {
+			dst = s.appendDone(dst, ended)
+		}
+		if begun != nil {
+			dst = s.appendOpening(dst, begun)
+		}
+		if p.Text == "" {
+			continue
+		}
+		item := o.items[len(o.items)-1]
+		if m, ok := item.(*messageItem); ok && s.call.Reply.Logprobs {
+			own := infer.Delta{Text: p.Text, Logprobs: o.logprobsOf(d, i)}
+			m.addDelta(&own, true)
+			dst = m.appendTextDelta(dst, &s.events, &own, &o.names)
+			continue
+		}
+		item.add(p.Text)
+		dst = item.appendDelta(dst, &s.events, p.Text)
+	}
+	o.hold(d)
 	return dst
 }
 
@@ -64,10 +96,14 @@ func (s *ResponseStream) appendOpening(dst []byte, item outputItem) []byte {
 
 // appendClosing ends the open item, if there is one.
 func (s *ResponseStream) appendClosing(dst []byte, status itemStatus) []byte {
-	item := s.output.close(status)
-	if item == nil {
-		return dst
+	if item := s.output.close(status); item != nil {
+		return s.appendDone(dst, item)
 	}
+	return dst
+}
+
+// appendDone appends the events that end the last item.
+func (s *ResponseStream) appendDone(dst []byte, item outputItem) []byte {
 	dst = item.appendClosing(dst, &s.events)
 	dst = s.events.beginItem(dst, "response.output_item.done")
 	return append(item.appendItem(append(dst, `,"item":`...)), eventEnd...)

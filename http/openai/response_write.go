@@ -20,13 +20,33 @@ func (c *Call) NewResponseBody() *ResponseBody {
 
 // Add implements BodyWriter.
 func (b *ResponseBody) Add(d *infer.Delta) {
-	if d.Text != "" || len(d.Logprobs) > 0 {
+	switch {
+	case d.Parsed != nil:
+		b.addParsed(d)
+	case d.Text != "" || len(d.Logprobs) > 0:
 		m, _ := b.output.message()
-		m.add(d, b.call.Reply.Logprobs)
+		m.addDelta(d, b.call.Reply.Logprobs)
 	}
 	if d.FinishReason != infer.FinishNone {
 		b.output.finish(d.FinishReason)
 	}
+}
+
+func (b *ResponseBody) addParsed(d *infer.Delta) {
+	o := &b.output
+	for i := range d.Parsed.Pieces {
+		p := &d.Parsed.Pieces[i]
+		o.place(p)
+		if p.Text == "" {
+			continue
+		}
+		item := o.items[len(o.items)-1]
+		item.add(p.Text)
+		if m, ok := item.(*messageItem); ok && b.call.Reply.Logprobs {
+			m.logprobs = append(m.logprobs, o.logprobsOf(d, i)...)
+		}
+	}
+	o.hold(d)
 }
 
 // finish ends the output: there is a message even if nothing was said.
@@ -108,7 +128,8 @@ func appendResponseUsage(dst []byte, f *infer.Final) []byte {
 	dst = appendInt(append(dst, `{"input_tokens":`...), u.NumPromptTokens)
 	dst = appendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), u.NumCachedTokens)
 	dst = appendInt(append(dst, `},"output_tokens":`...), u.NumCompletionTokens)
-	dst = append(dst, `,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":`...)
+	dst = appendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), u.NumReasoningTokens)
+	dst = append(dst, `},"total_tokens":`...)
 	return append(appendInt(dst, u.NumPromptTokens+u.NumCompletionTokens), '}')
 }
 
