@@ -64,7 +64,7 @@ func (s *Serve) checkTools() error {
 // built-in model's way is known.
 func (s *Serve) ToolCallParser() string {
 	path := s.ModelPath()
-	if s.Chat.ToolCallParser == "" && s.Chat.EnableAutoToolChoice && (path == "" || path == understudy.Name) {
+	if s.Chat.ToolCallParser == "" && (path == "" || path == understudy.Name) {
 		return understudy.ToolCallParser
 	}
 	return s.Chat.ToolCallParser

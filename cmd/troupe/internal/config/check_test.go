@@ -142,3 +142,10 @@ func TestSamplingDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, given, got)
 }
+
+func TestParserOfTheBuiltInModel(t *testing.T) {
+	require.Equal(t, "hermes", parseServe(t).ToolCallParser())
+	require.Equal(t, "hermes", parseServe(t, "understudy").ToolCallParser())
+	require.Equal(t, "generic", parseServe(t, "--tool-call-parser", "generic").ToolCallParser())
+	require.Empty(t, parseServe(t, "/a/model").ToolCallParser())
+}
