@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,10 @@ import (
 	"github.com/troupe-llm/troupe/model/understudy"
 	"github.com/troupe-llm/troupe/scheduler"
 )
+
+// numPrompts is how many random prompts speculation is tried on; more than its
+// default adds every golden prompt: go test ./model -run Speculation -args -prompts 500.
+var numPrompts = flag.Int("prompts", 30, "random prompts in the tests of speculation")
 
 // speculations are the methods with their reach, the first one is none.
 func speculations() map[string]*model.Speculation {
@@ -154,9 +159,11 @@ func TestSpeculationChangesNothing(t *testing.T) {
 	g := readGolden(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	vocab := loadFolder(t, understudy.Embedded(), options(t)).Config().VocabSize
-	prompts := drawPrompts(r, 90, vocab)
-	for _, c := range g.Cases {
-		prompts = append(prompts, c.PromptIDs)
+	prompts := drawPrompts(r, *numPrompts, vocab)
+	for i, c := range g.Cases {
+		if i%3 == 0 || *numPrompts > 30 {
+			prompts = append(prompts, c.PromptIDs)
+		}
 	}
 	var want []answer
 	for _, name := range []string{"off", "ngram", "draft", "draft 1"} {
@@ -224,7 +231,7 @@ func TestDraftModelGuessesWell(t *testing.T) {
 // compares the frequencies of what is drawn second, which a draft precedes or
 // proposes, with those of a run without speculation: chi-squared of two samples.
 func TestSpeculationKeepsTheDistribution(t *testing.T) {
-	const seeds = 1500
+	const seeds = 800
 	prompt := drawTokens(rand.New(rand.NewPCG(3, 4)), 5, 512)
 	count := func(s *model.Speculation, from uint64) map[int32]float64 {
 		e := newEngine(t, s, nil)
