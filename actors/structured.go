@@ -25,8 +25,11 @@ type grammars struct {
 
 type grammarKey [sha256.Size]byte
 
-// maxGrammars bounds the grammars remembered.
-const maxGrammars = 64
+// maxGrammars bounds the grammars remembered, and maskCacheBytes the masks that each keeps.
+const (
+	maxGrammars    = 64
+	maskCacheBytes = 2 << 20
+)
 
 func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *grammars {
 	return &grammars{
@@ -143,7 +146,7 @@ func (h keyHash) key() (key grammarKey) {
 }
 
 func compileGrammar(s *infer.StructuredOutput) (*grammar.Grammar, error) {
-	o := grammar.Options{Param: s.Param, Path: s.Path}
+	o := grammar.Options{Param: s.Param, Path: s.Path, CacheBytes: maskCacheBytes}
 	switch {
 	case s.JSONObject:
 		return grammar.CompileJSONObject(o)

@@ -59,7 +59,7 @@ func TestO41UnusableSchemas(t *testing.T) {
 func TestO42KeywordsAreNamed(t *testing.T) {
 	s := serve(t)
 	for _, keyword := range []string{
-		`"unevaluatedProperties":false`, `"uniqueItems":true`, `"contentEncoding":"base64"`, `"dependentRequired":{"a":["b"]}`, `"if":{}`, `"not":{}`,
+		`"unevaluatedProperties":false`, `"uniqueItems":true`, `"contentEncoding":"base64"`, `"dependentRequired":{"a":["b"]}`, `"if":{}`, `"not":{"required":["b"]}`,
 		`"contains":{}`, `"propertyNames":{"maxLength":3}`,
 	} {
 		name := strings.Trim(strings.SplitN(keyword, ":", 2)[0], `"`)
