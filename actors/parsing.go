@@ -18,6 +18,7 @@ type parsing struct {
 	thoughts string // family of models that think, "" = they are not told apart
 	options  reasoning.Options
 	format   string // of calls, "" = they are not looked for
+	model    string // the model's own format, which its ids are made for
 	tools    []toolcall.Tool
 	single   bool     // the first call only
 	forced   bool     // all of the answer is calls: other text is the start of one that was cut
@@ -33,7 +34,7 @@ func (e *Engine) parsing(req *infer.Request, prompts []*prompt) (*parsing, *infe
 		p.markers = reasoning.Markers(p.thoughts)
 	}
 	if req.Tools != nil {
-		p.format, p.tools = e.callFormat(req.Tools), toolsOf(req.Tools)
+		p.format, p.model, p.tools = e.callFormat(req.Tools), e.config.ToolCallParser, toolsOf(req.Tools)
 		p.single, p.forced = req.Tools.Single, req.Tools.Forced
 		p.markers = slices.Concat(p.markers, toolcall.Markers(p.format))
 	}
@@ -160,7 +161,7 @@ func (o *outputParser) appendEvents(pieces []infer.Piece, events []toolcall.Even
 		case toolcall.CallStart:
 			var random [16]byte
 			_, _ = rand.Read(random[:]) // never fails
-			piece.Kind, piece.Name, piece.ID = infer.PieceCall, e.Name, toolcall.NewID(o.format, random)
+			piece.Kind, piece.Name, piece.ID = infer.PieceCall, e.Name, toolcall.NewID(o.model, random)
 		case toolcall.Arguments:
 			piece.Kind = infer.PieceArguments
 		case toolcall.CallEnd:

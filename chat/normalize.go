@@ -17,6 +17,10 @@ import (
 //   - an assistant's tool call arguments become objects, an empty list of tool
 //     calls is dropped;
 //   - reasoning and reasoning_content are set to each other.
+//
+// Beyond vLLM, the results of an assistant's calls are put into the order of the calls
+// if each names one of them: most templates show no ids, and a model that sees none
+// goes by the order.
 
 // roles are the roles a message may have.
 var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
@@ -34,7 +38,64 @@ func (t *Template) messages(d *jinja.Decoder, raw []json.RawMessage) (*jinja.Lis
 		}
 		list.Items = append(list.Items, m)
 	}
+	orderResults(list.Items)
 	return list, nil
+}
+
+// orderResults sorts each run of tool messages by the calls of the message before it.
+func orderResults(messages []jinja.Value) {
+	for i, v := range messages {
+		order := callOrder(v)
+		if len(order) < 2 {
+			continue
+		}
+		end := i + 1
+		for end < len(messages) && callIndex(messages[end], order) >= 0 {
+			end++
+		}
+		if end < len(messages) && textOf(messages[end], "role") == "tool" {
+			continue // not the result of any of these calls
+		}
+		slices.SortStableFunc(messages[i+1:end], func(a, b jinja.Value) int { return callIndex(a, order) - callIndex(b, order) })
+	}
+}
+
+// callOrder returns the place of each call of a message by its id.
+func callOrder(v jinja.Value) map[string]int {
+	m, _ := v.(*jinja.Dict)
+	calls, _ := m.Get("tool_calls")
+	list, ok := calls.(*jinja.List)
+	if !ok {
+		return nil
+	}
+	order := make(map[string]int, len(list.Items))
+	for i, call := range list.Items {
+		if id := textOf(call, "id"); id != "" {
+			order[id] = i
+		}
+	}
+	return order
+}
+
+// callIndex returns the place of the call that a message is the result of, -1 if there
+// is none.
+func callIndex(v jinja.Value, order map[string]int) int {
+	i, known := order[textOf(v, "tool_call_id")]
+	if !known || textOf(v, "role") != "tool" {
+		return -1
+	}
+	return i
+}
+
+// textOf returns a member of an object that is a string, else "".
+func textOf(v jinja.Value, name string) string {
+	m, ok := v.(*jinja.Dict)
+	if !ok {
+		return ""
+	}
+	value, _ := m.Get(name)
+	text, _ := value.(jinja.Text)
+	return text.String()
 }
 
 // invalid reports a field that is not acceptable.

@@ -15,8 +15,8 @@
 // ignored, and so are guided_* and include_metrics. Of a field given
 // twice, the last one counts. A body must be UTF-8 and nest at most 100 deep. A
 // lone surrogate escape becomes U+FFFD. An integer may be written 5.0 or 5e0.
-// Fields of later versions (tools, structured output, beam search) are refused
-// with a 501 that names them, never ignored.
+// Fields of later versions (beam search, structural tags) are refused with a 501
+// that names them, never ignored.
 //
 // # What an answer looks like
 //

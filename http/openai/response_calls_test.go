@@ -3,11 +3,14 @@ package openai_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
+	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
 )
 
@@ -162,4 +165,85 @@ func TestForcedCallsOfResponses(t *testing.T) {
 		require.Equal(t, want, call.Request.Tools, fields)
 		require.Nil(t, call.Request.Structured)
 	}
+}
+
+// However an output is cut into deltas, a stream says what a body does.
+func TestStreamsOfPiecesSayWhatBodiesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var pieces []infer.Piece
+		numCalls := 0
+		for range rapid.IntRange(0, 6).Draw(t, "parts") {
+			switch texts := rapid.SliceOfN(rapid.SampledFrom([]string{"a", " é", "\"\n"}), 1, 3).Draw(t, "texts"); rapid.IntRange(0, 2).Draw(t, "kind") {
+			case 0:
+				pieces = append(pieces, callPieces(numCalls, rapid.Bool().Draw(t, "cut"), texts...)...)
+				numCalls++
+			case 1:
+				for _, text := range texts {
+					pieces = append(pieces, content(text))
+				}
+			default:
+				for _, text := range texts {
+					pieces = append(pieces, thought(text))
+				}
+			}
+		}
+		var deltas []infer.Delta
+		for len(pieces) > 0 {
+			n := rapid.IntRange(0, min(3, len(pieces))).Draw(t, "size")
+			deltas, pieces = append(deltas, parsed(pieces[:n]...)), pieces[n:]
+		}
+		reason := rapid.SampledFrom([]infer.FinishReason{infer.FinishStop, infer.FinishLength}).Draw(t, "reason")
+		deltas = append(deltas, ended(parsed(), reason))
+
+		call := parseResponse(t, toolProfile(), responseTool+`,"stream":true`)
+		events := responseEvents(t, call, finalOf(reason), deltas...)
+		require.Equal(t, events[len(events)-1]["response"], any(responseBody(t, call, finalOf(reason), deltas...)))
+
+		parse := func(fields string) *openai.Call {
+			call, err := openai.ParseChat([]byte(chat(chatTool+fields)), toolProfile(), envelope())
+			require.NoError(t, err)
+			return call
+		}
+		var whole struct{ Choices []chatChoice }
+		require.NoError(t, json.Unmarshal([]byte(body(parse(""), &infer.Final{}, deltas...)), &whole))
+		want := whole.Choices[0]
+		got := joinChunks(t, stream(parse(`,"stream":true`), &infer.Final{}, deltas...))
+		require.Equal(t, want.Message, got.Message)
+		require.Equal(t, want.FinishReason, got.FinishReason)
+	})
+}
+
+type chatChoice struct {
+	Message, Delta chatMessage
+	FinishReason   string `json:"finish_reason"`
+}
+
+type chatMessage struct {
+	Content, Reasoning string
+	ToolCalls          []struct {
+		Index    int
+		ID       string
+		Function struct{ Name, Arguments string }
+	} `json:"tool_calls"`
+}
+
+// joinChunks makes of a stream's chunks what a client would.
+func joinChunks(t require.TestingT, text string) (joined chatChoice) {
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n\ndata: [DONE]\n\n"), "\n\n") {
+		var chunk struct{ Choices []chatChoice }
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &chunk), line)
+		c, m := chunk.Choices[0], &joined.Message
+		joined.FinishReason = c.FinishReason
+		m.Content, m.Reasoning = m.Content+c.Delta.Content, m.Reasoning+c.Delta.Reasoning
+		for _, call := range c.Delta.ToolCalls {
+			if call.ID != "" {
+				require.Equal(t, len(m.ToolCalls), call.Index)
+				call.Index = 0 // bodies have none
+				m.ToolCalls = append(m.ToolCalls, call)
+				continue
+			}
+			m.ToolCalls[call.Index].Function.Arguments += call.Function.Arguments
+		}
+	}
+	return joined
 }
