@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,14 +165,18 @@ func TestTailOfAPrompt(t *testing.T) {
 	require.Len(t, tailOf(strings.Repeat("x", 1000)), maxTail)
 }
 
+var yesOrNo = sync.OnceValue(func() infer.Grammar {
+	g, err := newGrammars(testkit.Tokenizer(), testkit.NumTokens+3, []int32{testkit.EOS}).compile(&infer.StructuredOutput{Choice: []string{"yes", "no"}})
+	if err != nil {
+		panic(err)
+	}
+	return g
+})
+
 // thinkingOver returns the matcher of an output that is "yes" or "no" behind thoughts.
-func thinkingOver(t *testing.T, inside bool) *thinkingMatcher {
-	t.Helper()
-	tok := testkit.Tokenizer()
-	g, err := newGrammars(tok, testkit.NumTokens+3, []int32{testkit.EOS}).compile(&infer.StructuredOutput{Choice: []string{"yes", "no"}})
-	require.Nil(t, err)
+func thinkingOver(inside bool) *thinkingMatcher {
 	return (&thinkingGrammar{
-		answer: g, tokenizer: tok, vocabSize: testkit.NumTokens + 3, eos: []int32{testkit.EOS}, inside: inside,
+		answer: yesOrNo(), tokenizer: testkit.Tokenizer(), vocabSize: testkit.NumTokens + 3, eos: []int32{testkit.EOS}, inside: inside,
 		starts: []int32{testkit.BOS}, ends: [][]byte{[]byte("</t>")},
 	}).NewMatcher().(*thinkingMatcher)
 }
@@ -192,7 +197,7 @@ func allowed(m infer.Matcher) (ids []int32) {
 }
 
 func TestThoughtsPassBeforeAForm(t *testing.T) {
-	m := thinkingOver(t, false)
+	m := thinkingOver(false)
 	require.ElementsMatch(t, []int32{'y', 'n', testkit.BOS}, allowed(m), "thoughts may begin, or the answer")
 	require.Error(t, m.Accept('a'))
 	require.NoError(t, m.Accept(testkit.BOS))
@@ -217,7 +222,7 @@ func TestThoughtsPassBeforeAForm(t *testing.T) {
 	require.NoError(t, m.Accept('y'))
 	require.Equal(t, []int32{'e'}, allowed(m))
 
-	inside := thinkingOver(t, true)
+	inside := thinkingOver(true)
 	require.Len(t, allowed(inside), len(free))
 	for _, id := range bytesOf("</t>no") {
 		require.NoError(t, inside.Accept(id))
@@ -244,4 +249,29 @@ func TestMergedPieces(t *testing.T) {
 	require.Same(t, second, mergeParsed(nil, second))
 	require.Same(t, first, mergeParsed(first, nil))
 	require.Greater(t, deltaBytes(&infer.Delta{Parsed: first}), deltaBytes(&infer.Delta{})+2*pieceBytes)
+}
+
+// A matcher that went back is one that never went there.
+func TestRollbackThroughThoughts(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		fresh := func() *thinkingMatcher { return thinkingOver(inside) }
+		rapid.Check(t, func(t *rapid.T) {
+			m, accepted := fresh(), []int32{}
+			for range rapid.IntRange(1, 40).Draw(t, "steps") {
+				if n := len(accepted); n > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+					k := rapid.IntRange(1, n).Draw(t, "k")
+					m.Rollback(k)
+					accepted = accepted[:n-k]
+				} else if id := rapid.SampledFrom(append(bytesOf("</t>yesno"), testkit.BOS)).Draw(t, "token"); m.Accept(id) == nil {
+					accepted = append(accepted, id)
+				}
+				other := fresh()
+				for _, id := range accepted {
+					require.NoError(t, other.Accept(id))
+				}
+				require.Equal(t, allowed(other), allowed(m), "behind %v", accepted)
+				require.Equal(t, len(accepted), m.NumAccepted())
+			}
+		})
+	}
 }
