@@ -13,15 +13,32 @@ import (
 
 // grammar compiles what the output of a request has to be like; nil = anything.
 func (e *Engine) grammar(req *infer.Request) (infer.Grammar, *infer.Error) {
-	if req.Tools == nil || !req.Tools.Forced {
+	use := req.Tools
+	answer := answerSchema(req.Structured)
+	if use == nil || !use.Forced && (answer == nil || !e.enforceable()) {
 		return e.grammars.compile(req.Structured)
 	}
-	format := e.callFormat(req.Tools)
-	form, err := toolcall.Grammar(format, toolsOf(req.Tools), toolcall.Choice{Name: req.Tools.Name}, !req.Tools.Single)
+	form, err := toolcall.Grammar(e.callFormat(use), toolsOf(use), toolcall.Choice{Name: use.Name}, !use.Single)
 	if err != nil {
 		return nil, infer.AsError(err)
 	}
-	return e.grammars.compileFrame(frameOf(&form, req.Tools))
+	frame := frameOf(&form, use)
+	if !use.Forced {
+		frame.Answer = &grammar.FramedValue{Schema: answer, Param: req.Structured.Param, Path: req.Structured.Path}
+	}
+	return e.grammars.compileFrame(frame)
+}
+
+// answerSchema returns the schema of an answer in JSON beside which calls can be told
+// apart, nil for any other form.
+func answerSchema(s *infer.StructuredOutput) []byte {
+	switch {
+	case s == nil:
+		return nil
+	case s.JSONObject:
+		return []byte(anyObject)
+	}
+	return s.JSONSchema
 }
 
 // callFormat returns the format in which the model writes its calls. One that cannot
@@ -57,11 +74,13 @@ func isPart(token []byte, markers []string) bool {
 // anyObject is the schema of arguments about which a tool says nothing.
 const anyObject = `{"type":"object"}`
 
+// frameOf returns the grammar of calls. Their arguments keep to the schemas only if
+// calls are forced: without that, a schema must not be a reason to refuse a request.
 func frameOf(form *toolcall.Form, use *infer.ToolUse) *grammar.Frame {
 	f := &grammar.Frame{Begin: form.Begin, Separator: form.Separator, End: form.End, Max: form.MaxCalls}
 	for _, c := range form.Calls {
 		v := grammar.FramedValue{Prefix: c.Prefix, Suffix: c.Suffix, Schema: c.Schema}
-		if bytes.Equal(bytes.Join(bytes.Fields(c.Schema), nil), []byte("{}")) {
+		if !use.Forced || bytes.Equal(bytes.Join(bytes.Fields(c.Schema), nil), []byte("{}")) {
 			v.Schema = []byte(anyObject)
 		}
 		for i := range use.Tools {

@@ -275,3 +275,31 @@ func TestRollbackThroughThoughts(t *testing.T) {
 		})
 	}
 }
+
+func TestFormsOfAnswersThatMayCall(t *testing.T) {
+	e := &Engine{config: Config{ToolCallParser: "hermes", Tokenizer: testkit.Tokenizer()}, enforceable: func() bool { return true }}
+	e.grammars = newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
+	use := &infer.ToolUse{Tools: []infer.Tool{{Name: "f", Parameters: []byte(`{"$dynamicRef":"#x"}`)}}}
+	object := &infer.StructuredOutput{Param: "response_format", JSONObject: true}
+	begins := func(req *infer.Request) string {
+		g, err := e.grammar(req)
+		require.Nil(t, err)
+		if g == nil {
+			return "anything"
+		}
+		mask, text := make([]uint64, 8), ""
+		g.NewMatcher().Mask(mask)
+		for id := range 256 {
+			if mask[id/64]>>(id%64)&1 != 0 {
+				text += string(rune(id))
+			}
+		}
+		return text
+	}
+	require.Equal(t, "anything", begins(&infer.Request{Tools: use}), "with auto a schema is no reason to refuse")
+	require.Equal(t, "<{", begins(&infer.Request{Tools: use, Structured: object}))
+	require.Equal(t, "{", begins(&infer.Request{Structured: object}))
+	require.Equal(t, "ab", begins(&infer.Request{Tools: use, Structured: &infer.StructuredOutput{Choice: []string{"a", "b"}}}))
+	e.enforceable = func() bool { return false }
+	require.Equal(t, "{", begins(&infer.Request{Tools: use, Structured: object}))
+}

@@ -60,7 +60,7 @@ func (g *grammars) compile(s *infer.StructuredOutput) (infer.Grammar, *infer.Err
 // compileFrame is compile for calls.
 func (g *grammars) compileFrame(f *grammar.Frame) (infer.Grammar, *infer.Error) {
 	return g.remember(keyOfFrame(f), func() (*grammar.Grammar, error) {
-		return grammar.CompileFrame(*f, grammar.Options{Param: "tools"})
+		return grammar.CompileFrame(*f, grammar.Options{Param: "tools", CacheBytes: maskCacheBytes})
 	})
 }
 
@@ -121,10 +121,10 @@ func keyOfFrame(f *grammar.Frame) grammarKey {
 		h.part('f', text)
 	}
 	for i := range f.Values {
-		v := &f.Values[i]
-		for _, text := range []string{v.Prefix, v.Suffix, v.Param, string(v.Schema)} {
-			h.part('v', text)
-		}
+		h.value('v', &f.Values[i])
+	}
+	if f.Answer != nil {
+		h.value('w', f.Answer)
 	}
 	return h.key()
 }
@@ -138,6 +138,12 @@ func (h keyHash) part(kind byte, text string) {
 	binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
 	h.Write(head[:])
 	h.Write([]byte(text))
+}
+
+func (h keyHash) value(kind byte, v *grammar.FramedValue) {
+	for _, text := range []string{v.Prefix, v.Suffix, v.Param, v.Path, string(v.Schema)} {
+		h.part(kind, text)
+	}
 }
 
 func (h keyHash) key() (key grammarKey) {

@@ -344,3 +344,23 @@ func TestResponseThoughts(t *testing.T) {
 	require.Contains(t, last.OutputText(), "125")
 	require.Positive(t, last.Usage.OutputTokensDetails.ReasoningTokens)
 }
+
+// TestAnswersOfAFormOrCalls: agents send tools and a form of the answer at once.
+func TestAnswersOfAFormOrCalls(t *testing.T) {
+	s := serve(t, "--enable-auto-tool-choice")
+	form := obj{"type": "json_schema", "json_schema": obj{"name": "n", "schema": obj{
+		"type": "object", "properties": obj{"summary": obj{"type": "string", "maxLength": 60}}, "required": []string{"summary"}, "additionalProperties": false,
+	}}}
+	request := withTools("What is the weather in Oslo?", obj{"response_format": form})
+	called := whole(t, s, request).Choices[0]
+	require.Equal(t, "tool_calls", called.FinishReason)
+	require.JSONEq(t, `{"city":"Oslo"}`, called.Message.ToolCalls[0].Function.Arguments)
+	turns := append(user("What is the weather in Oslo?"), obj{"role": "assistant", "tool_calls": called.Message.ToolCalls},
+		obj{"role": "tool", "tool_call_id": called.Message.ToolCalls[0].ID, "content": `{"temperature": 4, "condition": "rainy"}`})
+	answered := whole(t, s, with(request, obj{"messages": turns})).Choices[0]
+	if len(answered.Message.ToolCalls) == 0 { // the model is free to ask again
+		var answer map[string]string
+		require.NoError(t, json.Unmarshal([]byte(*answered.Message.Content), &answer))
+		require.Contains(t, answer, "summary")
+	}
+}

@@ -10,11 +10,12 @@ import (
 //
 //	Begin value (Separator value)* End
 //
-// Any line feed of the fixed text may be left out: models differ in that.
+// or an answer instead, if that may come. Any line feed of the fixed text may be left out: models differ in that.
 type Frame struct {
 	Begin, Separator, End string
 	Values                []FramedValue // the alternatives for each value, at least one
 	Max                   int           // most values, 0 = no limit; at least one comes
+	Answer                *FramedValue  // nil = there is none
 }
 
 // FramedValue is Prefix, a JSON value that Schema allows, Suffix. Each schema stands
@@ -22,7 +23,7 @@ type Frame struct {
 type FramedValue struct {
 	Prefix, Suffix string
 	Schema         []byte
-	Param          string // the request's field for errors, "" = that of the options
+	Param, Path    string // as in [Options], for errors; no Param = those of the options
 }
 
 // CompileFrame allows the texts of a frame.
@@ -40,7 +41,15 @@ func CompileFrame(f Frame, o Options) (*Grammar, error) {
 		return nil, o.invalid("", "there is no value to choose")
 	}
 	value, most := alt(values...), f.Max-1
-	g, err := b.compileRule(cat(fixed(f.Begin), value, repeat(cat(fixed(f.Separator), value), 0, most), fixed(f.End)))
+	text := cat(fixed(f.Begin), value, repeat(cat(fixed(f.Separator), value), 0, most), fixed(f.End))
+	if f.Answer != nil {
+		answer, err := f.Answer.compile(b)
+		if err != nil {
+			return nil, err
+		}
+		text = alt(text, answer)
+	}
+	g, err := b.compileRule(text)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +59,7 @@ func CompileFrame(f Frame, o Options) (*Grammar, error) {
 func (v *FramedValue) compile(b *builder) (*expr, *infer.Error) {
 	own := b.opts
 	if v.Param != "" {
-		b.opts.Param = v.Param
+		b.opts.Param, b.opts.Path = v.Param, v.Path
 	}
 	defer func() { b.opts = own }()
 	e, err := b.schemaExpr(v.Schema)

@@ -51,3 +51,19 @@ func TestFrameRefused(t *testing.T) {
 	require.Equal(t, "tools[1].function.parameters", coded.Param)
 	require.Contains(t, coded.Message, "$dynamicRef")
 }
+
+func TestFrameOrAnswer(t *testing.T) {
+	frame := grammar.Frame{
+		Values: []grammar.FramedValue{{Prefix: "<c>", Suffix: "</c>", Schema: []byte(`{"type":"integer"}`)}},
+		Answer: &grammar.FramedValue{Schema: []byte(`{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"]}`)},
+	}
+	v := bytesVocabulary()
+	g, err := grammar.CompileFrame(frame, grammar.Options{})
+	require.NoError(t, err)
+	for text, want := range map[string]bool{`<c>1</c>`: true, `<c>1</c><c>2</c>`: true, `{"a":true}`: true, `{"a":1}`: false, `{"a":true}<c>1</c>`: false, `<c>{"a":true}</c>`: false, ``: false} {
+		require.Equal(t, want, accepts(t, g.NewMatcher(v), v, text), text)
+	}
+	frame.Answer = &grammar.FramedValue{Schema: []byte(`{"$dynamicRef":"#x"}`), Param: "response_format", Path: "response_format.json_schema.schema"}
+	_, err = grammar.CompileFrame(frame, grammar.Options{Param: "tools"})
+	require.ErrorContains(t, err, "response_format.json_schema.schema: ")
+}
