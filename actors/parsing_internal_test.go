@@ -303,3 +303,17 @@ func TestFormsOfAnswersThatMayCall(t *testing.T) {
 	e.enforceable = func() bool { return false }
 	require.Equal(t, "{", begins(&infer.Request{Tools: use, Structured: object}))
 }
+
+// What nobody asked for costs nothing: a token that is only text is not copied.
+func TestPlainTokensAllocateNothing(t *testing.T) {
+	params := testkit.Params(1 << 20)
+	tr := transcriptOf(&params, 1)
+	out := &SequenceOutput{NewTokenIDs: []int32{'a'}}
+	var d infer.Delta
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		tr.add(out)
+		d = tr.take(0)
+	}))
+	require.Nil(t, d.Parsed)
+	require.Equal(t, "a", d.Text)
+}

@@ -78,13 +78,22 @@ func (o *object) chatInput() *infer.ChatInput {
 		Messages:             o.messages("messages"),
 		AddGenerationPrompt:  o.flag("add_generation_prompt", true),
 		ContinueFinalMessage: o.flag("continue_final_message", false),
-		TemplateKwargs:       bytes.Clone(o.typed("chat_template_kwargs", "an object")),
+		TemplateKwargs:       o.templateKwargs(o.chatEffort()),
 		Template:             or(o.str("chat_template"), ""),
 	}
 	if in.ContinueFinalMessage && in.AddGenerationPrompt {
 		o.fail(infer.CodeMalformed, "continue_final_message", "cannot be true together with add_generation_prompt, which is true by default")
 	}
 	return in
+}
+
+// chatEffort reads reasoning_effort, "" if there is none.
+func (o *object) chatEffort() string {
+	effort := o.str("reasoning_effort")
+	if effort != nil {
+		o.oneOf("reasoning_effort", *effort, efforts)
+	}
+	return or(effort, "")
 }
 
 // maxMessages bounds a conversation: each message costs at least one token. So do

@@ -124,16 +124,15 @@ func (o *object) responseChat(r *Response) *infer.ChatInput {
 	return &infer.ChatInput{
 		Tools:               r.settings.templateTools,
 		AddGenerationPrompt: true,
-		TemplateKwargs:      o.responseKwargs(),
+		TemplateKwargs:      o.templateKwargs(o.effort()),
 		Template:            or(o.str("chat_template"), ""),
 	}
 }
 
-// responseKwargs returns chat_template_kwargs with what reasoning.effort says to
-// templates, unless the client says that itself.
-func (o *object) responseKwargs() json.RawMessage {
+// templateKwargs returns chat_template_kwargs with what an effort ("" = none given)
+// says to templates, unless the client says that itself.
+func (o *object) templateKwargs(effort string) json.RawMessage {
 	given := bytes.Clone(o.typed("chat_template_kwargs", "an object"))
-	effort := o.effort()
 	if effort == "" {
 		return given
 	}

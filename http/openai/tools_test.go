@@ -207,3 +207,16 @@ func FuzzTools(f *testing.F) {
 		}
 	})
 }
+
+func TestReasoningEffort(t *testing.T) {
+	for fields, want := range map[string]string{
+		``: ``, `"chat_template_kwargs":{"a":1}`: `{"a":1}`,
+		`"reasoning_effort":"low"`:  `{"reasoning_effort":"low"}`,
+		`"reasoning_effort":"none"`: `{"reasoning_effort":"none","enable_thinking":false}`,
+		`"reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}`: `{"enable_thinking":true,"reasoning_effort":"none"}`,
+	} {
+		require.Equal(t, want, string(parseTools(t, fields).Request.Chat.TemplateKwargs))
+	}
+	_, err := openai.ParseChat([]byte(chat(`"reasoning_effort":"huge"`)), toolProfile(), envelope())
+	require.ErrorContains(t, err, `reasoning_effort: unknown: "huge"`)
+}
