@@ -266,6 +266,10 @@ func cancelError(reason infer.CancelReason) *infer.Error {
 		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its deadline has passed.")
 	case infer.CancelSlowClient:
 		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its response was not read fast enough.")
+	case infer.CancelTooLarge:
+		return infer.Errorf(infer.CodeInvalid, "", "The request was cancelled because its response grew larger than the server keeps.")
+	case infer.CancelInternal:
+		return infer.Internal(errors.New("the reader of the response failed"))
 	default:
 		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled by the server's operator.")
 	}

@@ -140,12 +140,17 @@ func TestPanickingRequest(t *testing.T) {
 }
 
 func TestCancelledRequest(t *testing.T) {
-	for reason, wantErr := range map[infer.CancelReason]string{
-		infer.CancelClientGone: "",
-		infer.CancelShutdown:   "shutting down",
-		infer.CancelDeadline:   "deadline",
-		infer.CancelSlowClient: "not read fast enough",
-		infer.CancelAdmin:      "operator",
+	for reason, want := range map[infer.CancelReason]struct {
+		code    infer.Code // "" = no error
+		message string
+	}{
+		infer.CancelClientGone: {},
+		infer.CancelShutdown:   {infer.CodeUnavailable, "shutting down"},
+		infer.CancelDeadline:   {infer.CodeUnavailable, "deadline"},
+		infer.CancelSlowClient: {infer.CodeUnavailable, "not read fast enough"},
+		infer.CancelAdmin:      {infer.CodeUnavailable, "operator"},
+		infer.CancelTooLarge:   {infer.CodeInvalid, "larger than the server keeps"},
+		infer.CancelInternal:   {infer.CodeInternal, "Internal server error"},
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			b := newRequest(t, 2)
@@ -153,11 +158,11 @@ func TestCancelledRequest(t *testing.T) {
 			b.job.stream.Cancel(reason)
 			final, deltas := b.final()
 			require.Len(t, deltas, 1)
-			if wantErr == "" {
+			if want.code == "" {
 				require.Nil(t, final.Err)
 			} else {
-				require.Contains(t, final.Err.Message, wantErr)
-				require.Equal(t, infer.CodeUnavailable, final.Err.Code)
+				require.Contains(t, final.Err.Message, want.message)
+				require.Equal(t, want.code, final.Err.Code)
 			}
 			require.Equal(t, 1, final.Usage.NumCompletionTokens)
 			for choice := range 2 {

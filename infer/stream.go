@@ -69,6 +69,8 @@ const (
 	CancelDeadline   CancelReason = "deadline"
 	CancelShutdown   CancelReason = "shutdown"
 	CancelAdmin      CancelReason = "admin"
+	CancelTooLarge   CancelReason = "too_large" // the answer grew past what may be kept of one
+	CancelInternal   CancelReason = "internal"  // the reader failed: a panic of its own
 )
 
 // Event is one item of a Stream: a Delta, or the Final if that is non-nil.
