@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,15 +108,26 @@ func TestManyDisconnectsLeaveNothing(t *testing.T) {
 			_ = conn.Close()
 		})
 	}
-	for i := range num {
-		stream := <-streams
-		if i%5 == 0 {
-			stream.push(text("a"))
+	var begun, cancelled atomic.Int32
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		for stream := range streams {
+			if begun.Add(1)%5 == 0 {
+				stream.push(text("a"))
+			}
+			if <-stream.cancelled == infer.CancelClientGone {
+				cancelled.Add(1)
+			}
 		}
-		require.Equal(t, infer.CancelClientGone, <-stream.cancelled)
-	}
+	}()
 	clients.Wait()
 	require.NoError(t, s.Shutdown(context.Background()), "no connection is left")
+	close(streams)
+	<-all
+	// Those who left while their request was being prepared never had a stream.
+	require.Equal(t, begun.Load(), cancelled.Load())
+	require.Positive(t, begun.Load())
 	require.LessOrEqual(t, numOpenFiles(t), before)
 }
 

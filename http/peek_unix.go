@@ -15,11 +15,11 @@ func peek(c net.Conn) (isHalf, isGone bool) {
 	if raw == nil {
 		return false, false
 	}
-	_ = raw.Control(func(fd uintptr) {
+	closed := raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		isHalf = err == nil && n == 0
 		isGone = err != nil && err != unix.EAGAIN && err != unix.EINTR
 	})
-	return isHalf, isGone
+	return isHalf, isGone || closed != nil // by the server itself, in a shutdown
 }

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"sync"
@@ -60,8 +61,9 @@ func newWatcher() (*watcher, error) {
 	return w, nil
 }
 
-// watch calls the functions of x from the watcher's goroutine; see watched. stop
-// must be called before the connection is read again; afterwards no call begins.
+// watch calls the functions of x, from the watcher's goroutine or, if the connection
+// is closed already, from here; see watched. stop must be called before the
+// connection is read again; a call that has begun by then may still come.
 func (w *watcher) watch(c net.Conn, x watched) (stop func()) {
 	x.raw = rawConn(c)
 	if x.raw == nil {
@@ -75,21 +77,22 @@ func (w *watcher) watch(c net.Conn, x watched) (stop func()) {
 	w.mu.Unlock()
 	// Both halves of the event's data hold the id.
 	event := unix.EpollEvent{Events: watchEvents, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
-	w.control(x.raw, unix.EPOLL_CTL_ADD, &event)
+	if w.control(x.raw, unix.EPOLL_CTL_ADD, &event) != nil {
+		// The server itself has closed it, in a shutdown: nothing would ever be told.
+		w.fire(id, unix.EPOLLHUP)
+	}
 	return func() {
 		w.mu.Lock()
 		delete(w.watched, id)
 		w.mu.Unlock()
-		w.control(x.raw, unix.EPOLL_CTL_DEL, nil)
+		_ = w.control(x.raw, unix.EPOLL_CTL_DEL, nil) // closed meanwhile, or not: it is not watched any more
 	}
 }
 
-// control changes the entry of a connection. Errors are left alone: a
-// connection that is closed already fails at its next read or write.
-func (w *watcher) control(raw syscall.RawConn, op int, event *unix.EpollEvent) {
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.EpollCtl(w.fd, op, int(fd), event)
-	})
+// control changes the entry of a connection.
+func (w *watcher) control(raw syscall.RawConn, op int, event *unix.EpollEvent) (err error) {
+	closed := raw.Control(func(fd uintptr) { err = unix.EpollCtl(w.fd, op, int(fd), event) })
+	return cmp.Or(closed, err)
 }
 
 func (w *watcher) loop() {
