@@ -254,8 +254,12 @@ func (b *BatcherActor) noteGoodStep(lone *entry, endedAt int64) {
 // fail stops the batcher because of the step in flight.
 func (b *BatcherActor) fail(c actor.Context, fault error) {
 	b.fault = fault
+	cause, stack := splitStack(fault)
 	b.env.logger.Error("step failed", "batcher", b.index, "epoch", b.epoch, "step", b.inFlight.StepID,
-		"sequences", len(b.inFlight.Sequences), "error", fault)
+		"sequences", len(b.inFlight.Sequences), "error", cause)
+	if stack != "" {
+		b.env.logger.Debug("stack of the failed step", "batcher", b.index, "step", b.inFlight.StepID, "stack", stack)
+	}
 	c.Stop(c.Self())
 }
 

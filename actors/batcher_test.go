@@ -3,6 +3,8 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -204,6 +206,24 @@ func TestFailedStepStopsTheBatcher(t *testing.T) {
 			require.Equal(t, 2, suspects, "those aboard are suspects")
 		})
 	}
+}
+
+// One line says why a step failed; the stack of a panic is for those who ask.
+func TestFailedStepIsLoggedInALine(t *testing.T) {
+	var log strings.Builder
+	w := newWorkbench(t)
+	w.env.logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	pid, d, _ := w.newBatcher(testkit.DeviceOptions{Fault: func(int, *infer.StepPlan) error {
+		return errors.New("panic: boom\ngoroutine 7 [running]:\nmodel.forward()")
+	}})
+	w.send(pid, w.add(1, 4))
+	require.True(t, d.Runner().Finish())
+	w.recorder.Take()
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], `"error":"panic: boom"`)
+	require.Contains(t, lines[1], `"level":"DEBUG"`)
+	require.Contains(t, lines[1], "model.forward()")
 }
 
 // A sequence that kills the batcher while it is added, before the scheduler knows

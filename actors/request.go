@@ -157,7 +157,8 @@ func (r *RequestActor) conclude() {
 		N:                      r.job.request.N,
 	})
 	if final.Err != nil && final.Err.Code.IsInternal() {
-		r.env.logger.Error("request failed", "request", r.job.request.ID, "error", final.Err)
+		cause, _ := splitStack(final.Err) // the step's own record has the stack
+		r.env.logger.Error("request failed", "request", r.job.request.ID, "error", cause)
 	}
 	r.job.release()
 	r.job.stream.finish(final)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -69,4 +70,11 @@ func (h *systemLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h *systemLog) WithGroup(name string) slog.Handler {
 	return &systemLog{next: h.next.WithGroup(name)}
+}
+
+// splitStack tells what an error says in its first line from the rest, which is
+// the stack if it was a panic: kilobytes that one line of a log has no place for.
+func splitStack(err error) (cause, stack string) {
+	cause, stack, _ = strings.Cut(err.Error(), "\n")
+	return cause, stack
 }

@@ -264,7 +264,8 @@ func (s *SupervisorActor) forgetFinished() {
 func (s *SupervisorActor) openFailed(c actor.Context, slot *slot, err error) {
 	wait := min(firstRetry<<min(slot.attempts, 10), lastRetry)
 	slot.attempts++
-	s.env.logger.Error("the device cannot be opened", "batcher", slot.index, "attempt", slot.attempts, "retry", wait, "error", err)
+	cause, _ := splitStack(err)
+	s.env.logger.Error("the device cannot be opened", "batcher", slot.index, "attempt", slot.attempts, "retry", wait, "error", cause)
 	s.openLater(c, slot, wait)
 }
 
