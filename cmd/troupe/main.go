@@ -59,7 +59,7 @@ const (
 )
 
 // Execute parses, runs and closes, reports an error in one line on standard
-// error, and returns the exit status.
+// error, behind the usage if no command was named, and returns the exit status.
 func (m *Main) Execute(ctx context.Context, args []string) int {
 	err := m.ParseFlags(args)
 	if err == nil {
@@ -69,9 +69,13 @@ func (m *Main) Execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(m.Stderr, "Error: %s\n", errorLine(err))
 	var usage *config.UsageError
-	if errors.As(err, &usage) {
+	isUsage := errors.As(err, &usage)
+	if isUsage && usage.Help != "" {
+		fmt.Fprintf(m.Stderr, "%s\n", usage.Help)
+	}
+	fmt.Fprintf(m.Stderr, "Error: %s\n", errorLine(err))
+	if isUsage {
 		return exitUsage
 	}
 	return exitFailure

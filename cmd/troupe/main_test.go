@@ -123,6 +123,27 @@ func TestPortInUse(t *testing.T) {
 	code, _, stderr := execute(t, "", "serve", "--host", "127.0.0.1", "--port", port)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "Error: port "+port+" is in use")
+
+	code, _, stderr = execute(t, "", "serve", "/does/not/exist", "--host", "127.0.0.1", "--port", port)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "/does/not/exist", "the folder comes first")
+	code, _, stderr = execute(t, "", "serve", t.TempDir(), "--host", "127.0.0.1", "--port", port)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "there is no config.json")
+}
+
+func TestUsageWhereNoCommandIsNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "Error: a command is missing\n", "nope": "Error: unknown command \"nope\"\n", "bench": "Error: a command is missing\n",
+	} {
+		code, stdout, stderr := execute(t, "", strings.Fields(args)...)
+		require.Equal(t, exitUsage, code)
+		require.Empty(t, stdout)
+		require.True(t, strings.HasPrefix(stderr, "Usage: troupe"), stderr)
+		require.True(t, strings.HasSuffix(stderr, want), stderr)
+	}
+	_, _, stderr := execute(t, "", "chat", "--temperature", "x")
+	require.Equal(t, "Error: --temperature: expected a number but got \"x\"\n", stderr)
 }
 
 // running is `troupe serve` in this process.

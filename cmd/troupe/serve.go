@@ -21,7 +21,15 @@ func (m *Main) serve(ctx context.Context) error {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(m.Stderr, "Warning: %s\n", w)
 	}
-	// A port in use is better known before the weights are read than after.
+	// A wrong folder and a port in use are better known before the weights are
+	// read than after.
+	folder, err := openFolder(cfg.ModelPath())
+	if err != nil {
+		return err
+	}
+	if _, err := contextLength(cfg, folder); err != nil {
+		return err
+	}
 	if err := probe(cfg); err != nil {
 		return err
 	}

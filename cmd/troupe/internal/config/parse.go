@@ -72,6 +72,9 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 	if lex.version {
 		return cli, CommandVersion, nil
 	}
+	if err := checkCommand(node, rest, lex); err != nil {
+		return nil, "", err
+	}
 	refused, err := cli.apply(parser, path, lex)
 	if err != nil {
 		return nil, "", asUsage(err)
@@ -84,6 +87,27 @@ func Parse(args []string, o Options) (*CLI, Command, error) {
 		cli.Serve.Warnings = append(cli.Serve.Warnings, cli.Serve.Env.warnings...)
 	}
 	return cli, Command(strings.Join(path, " ")), nil
+}
+
+// checkCommand refuses a line that names no command, or one there is not, with
+// the list of those there are.
+func checkCommand(node *kong.Node, rest []string, lex *lexer) error {
+	var problem error
+	switch {
+	case len(node.Children) == 0:
+		return nil
+	case len(rest) > 0 && !strings.HasPrefix(rest[0], "-"):
+		problem = fmt.Errorf("unknown command %q", strings.TrimPrefix(node.FullPath()+" "+rest[0], "troupe "))
+	case len(lex.unknown) > 0:
+		return nil // kong names the flag
+	default:
+		problem = errors.New("a command is missing")
+	}
+	var help strings.Builder
+	if err := writeHelp(&help, node, ""); err != nil {
+		return err
+	}
+	return &UsageError{Err: problem, Help: help.String()}
 }
 
 // helpArgs turns what follows `troupe help COMMAND` into --help or --help=TOPIC.

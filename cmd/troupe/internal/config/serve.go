@@ -56,7 +56,7 @@ type HTTPFlags struct {
 	AllowedHeaders               JSONList  `default:"[\"*\"]" placeholder:"JSON" help:"Headers that browsers may send."`
 	AllowCredentials             bool      `negatable:"" help:"Let browsers send credentials."`
 	UvicornLogLevel              string    `enum:"critical,error,warning,info,debug,trace" default:"info" help:"Level of the server's log."`
-	DisableUvicornAccessLog      bool      `negatable:"" help:"No line per HTTP request. Successful polls of /health, /ping, /metrics and /load have one at level debug only."`
+	DisableUvicornAccessLog      bool      `negatable:"" help:"No line per HTTP request. Successful polls of /health, /ping, /metrics, /load and /v1/requests have one at level debug only."`
 	DisableAccessLogForEndpoints []string  `name:"disable-access-log-for-endpoints" sep:"," placeholder:"PATHS" help:"Comma-separated paths without a line per request."`
 	SSEKeepAliveInterval         float64   `name:"sse-keep-alive-interval" default:"0" help:"Seconds of silence after which a stream gets a comment line; 0 = never."`
 	ShutdownTimeout              float64   `default:"0" help:"Seconds that running requests get to finish after SIGTERM or Ctrl-C; 0 = they are cancelled."`

@@ -110,7 +110,10 @@ func (l *JSONList) UnmarshalText(text []byte) error {
 }
 
 // UsageError is a mistake in the command line itself: exit status 2.
-type UsageError struct{ Err error }
+type UsageError struct {
+	Err  error
+	Help string // on the command, for people who may not know it; "" = none
+}
 
 // Error implements error.
 func (e *UsageError) Error() string { return e.Err.Error() }

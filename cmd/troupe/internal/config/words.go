@@ -27,9 +27,11 @@ func jsonError(err error) error {
 var (
 	goInteger = regexp.MustCompile(`a valid \d+ bit u?int\b`)
 	goNumber  = regexp.MustCompile(`a (valid \d+ bit )?float\b`)
+	goType    = regexp.MustCompile(` \(string\)$`)
 )
 
 // plainWords takes Go's types out of an error of kong's.
 func plainWords(message string) string {
-	return goNumber.ReplaceAllString(goInteger.ReplaceAllString(message, "an integer"), "a number")
+	message = goInteger.ReplaceAllString(goType.ReplaceAllString(message, ""), "an integer")
+	return goNumber.ReplaceAllString(message, "a number")
 }
