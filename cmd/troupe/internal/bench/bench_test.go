@@ -100,6 +100,9 @@ func TestRunAtConcurrency(t *testing.T) {
 	require.Equal(t, 20*4, r.ITLMs.Count)
 	require.Equal(t, 20, r.TPOTMs.Count)
 	require.Nil(t, r.ServerMetrics)
+	var table bytes.Buffer
+	require.NoError(t, r.WriteTable(&table))
+	require.Contains(t, table.String(), "The server sent no metrics to compare with: start it with --enable-per-request-metrics.")
 	require.Equal(t, map[string]int{client.PathChat: 22}, f.paths)
 	require.LessOrEqual(t, f.peak.Load(), int32(4))
 
@@ -252,6 +255,8 @@ func TestReportShowsServerMetrics(t *testing.T) {
 	var table, text bytes.Buffer
 	require.NoError(t, r.WriteTable(&table))
 	require.Contains(t, table.String(), "client minus server, ms (20)")
+	require.Contains(t, table.String(), "as the server reported, ms")
+	require.NotContains(t, table.String(), "--enable-per-request-metrics")
 	require.NoError(t, r.WriteJSON(&text))
 	var back Report
 	require.NoError(t, json.Unmarshal(text.Bytes(), &back))

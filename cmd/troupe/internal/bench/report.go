@@ -104,10 +104,15 @@ func (r *Report) WriteTable(w io.Writer) error {
 		t.row("generation time", c.GenerationDiffMs)
 		t.row("mean inter-token", c.MeanITLDiffMs)
 		t.row("end to end", c.E2EDiffMs)
-		t.row("queue, as reported", c.QueueMs)
+		t.line("Below zero: the server's time goes from step to step, the client's from piece to piece of text, and pieces can arrive late or together.")
+		t.head("as the server reported, ms")
+		t.row("queue", c.QueueMs)
 		if c.NumInconsistent > 0 {
 			t.line("%d responses carried metrics that contradict themselves or usage.", c.NumInconsistent)
 		}
+	}
+	if r.ServerMetrics == nil && r.NumOK > 0 {
+		t.line("\nThe server sent no metrics to compare with: start it with --enable-per-request-metrics.")
 	}
 	for _, kind := range sortedKinds(r.Errors) {
 		t.line("%s: %d, first: %s", kind, r.Errors[kind].Count, r.Errors[kind].First)
