@@ -10,7 +10,8 @@ import (
 // Runner executes steps of one model on its own goroutine. It implements
 // [infer.Runner]. Runners of one model share its weights and nothing else.
 type Runner struct {
-	spec infer.RunnerSpec
+	spec      infer.RunnerSpec
+	maxTokens int // of a step
 
 	mu     sync.Mutex // guards closed against a Launch on another goroutine
 	closed bool
@@ -33,7 +34,7 @@ var (
 )
 
 func newRunner(m *Model, own *room, p proposer) *Runner {
-	r := &Runner{spec: m.Spec(), jobs: make(chan job, 1), done: make(chan struct{})}
+	r := &Runner{spec: m.Spec(), maxTokens: m.maxTokens, jobs: make(chan job, 1), done: make(chan struct{})}
 	go r.loop(&step{pass: pass{model: m, room: own}, sampler: m.newSampler(), proposer: p})
 	return r
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 
 	"github.com/troupe-llm/troupe/compute/cpu"
@@ -24,11 +26,18 @@ func (s *server) openModel(p *parts, m *Main) error {
 }
 
 // newRunner opens a runner for a batcher. One that is still busy with a step of
-// the batcher before it is no hindrance: runners share the weights alone.
+// the batcher before it is no hindrance: runners share the weights alone. Those
+// that the server starts with are warmed up; later on requests wait for one, which
+// will be as warm after its first step.
 func (s *server) newRunner(int) (infer.Runner, error) {
 	r, err := s.model.NewRunner()
 	if err != nil {
 		return nil, err
+	}
+	if !s.isReady.Load() {
+		if err := r.WarmUp(); err != nil {
+			return nil, errors.Join(fmt.Errorf("warming up: %w", err), r.Close())
+		}
 	}
 	return withFaults(r), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,7 @@ type server struct {
 	tls      *tls.Config    // nil = plain HTTP
 	records  *recordlog.Log // nil without --request-log
 	isDown   bool           // http has been shut down
+	isReady  atomic.Bool    // the first runners are open
 	closers  []func() error // of what is open, in the order of opening
 }
 
@@ -100,6 +102,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.engine.Close)
+	s.isReady.Store(true)
 	for i, engine := range series {
 		stats := metrics.StartStatsLogger(metrics.StatsLoggerOptions{
 			Engine: engine, EngineIndex: i, Interval: cfg.Env.LogStatsInterval, Log: func(line string) { s.log.Info(line) },
