@@ -5,9 +5,12 @@
 // openai does the conversion), goes to the [infer.Generator] of [Options], and
 // its [infer.Stream] is written out by the goroutine that owns the connection.
 //
-// Who owns which bytes: a handler copies the body out of the server's buffers
-// before it does anything else, so nothing that outlives the handler points into
-// them. A stream's chunks are appended to one buffer per stream.
+// Who owns which bytes: a body is read from the connection into memory of our own
+// that grows as bytes arrive and counts against a budget of all bodies (body.go,
+// transfer.go). It is given back when the request has been parsed, so what is kept
+// for longer is copied. How many are parsed at a time is bounded (gate.go). An
+// answer in one piece counts against a budget of its own until it is written
+// (held.go). A stream's chunks are appended to one buffer per stream.
 //
 // A failure is logged once, by who knows its cause: by the generator if it ends in
 // a Final, here if it is a panic or an internal error that was returned. The access
