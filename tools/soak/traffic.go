@@ -122,7 +122,9 @@ func (t *traffic) run(ctx context.Context, workers int, length time.Duration) {
 	all.Wait()
 }
 
-// sabotage makes steps fail, at intervals that let most suspects clear themselves.
+// sabotage makes steps fail, which must fail no request: failures in company convict
+// nobody, and they are far enough apart that a suspect which runs alone has the token
+// that clears it before the next one.
 func (t *traffic) sabotage(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(t.seed, 0))
 	kinds := []string{"panic", "panic", "error", "error", "stall"}
