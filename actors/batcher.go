@@ -346,6 +346,9 @@ func (b *BatcherActor) collect(outputs []scheduler.Output, endedAt int64) {
 // clearSuspicion lets a sequence that got a token share steps again.
 func (b *BatcherActor) clearSuspicion(e *entry) {
 	if e.crashes.Num > 0 {
+		if e.crashes.NumLone > 0 {
+			b.env.acquittals.Add(1)
+		}
 		e.crashes = Crashes{}
 		b.device.scheduler.EndIsolation(e.id)
 	}
@@ -398,7 +401,7 @@ func (b *BatcherActor) release(c actor.Context) {
 			Err: infer.Internal(errors.New("the sequence could not be added"))})
 	}
 	blame := &blame{fault: b.fault, now: b.env.clock(), began: b.lastGood,
-		goodSteps: b.env.goodSteps.Load(), failures: b.env.failures.Add(1), patience: b.env.recoveryTimeout}
+		goodSteps: b.env.goodSteps.Load(), failures: b.env.failures.Add(1), acquittals: b.env.acquittals.Load(), patience: b.env.recoveryTimeout}
 	blame.accuse(b.inFlight, len(b.sequences))
 	for _, e := range b.sequences {
 		crashes, err := blame.verdict(e.id, e.crashes)

@@ -13,10 +13,12 @@ import (
 // sequence from batcher to batcher.
 type Crashes struct {
 	Num     int   // failed steps that it was aboard of
-	NumLone int   // of those, the ones that it had to itself
+	NumLone int   // of those, the last ones in a row that it had to itself and that ended at the same token
+	At      int   // tokens of it that were computed at the end of these, had they gone well
 	Since   int64 // instant of the first; 0 = none
 
-	failuresAtFirst uint64 // environment.failures at the first, that one included
+	acquittalsAtFirst uint64 // environment.acquittals at the first
+	failuresAtFirst   uint64 // environment.failures at the first, that one included
 	// Both count as environment.goodSteps does, so that a greater count there means
 	// that the device did some work since.
 	goodAtFirst uint64 // at the first failed step
@@ -38,6 +40,12 @@ func (c *Crashes) isolate(numTokens int) bool {
 // evidence against it, and none against anybody else. Once may be the device's
 // fault, and twice still may: two devices that break one after the other are two
 // failures, however well the second one worked before.
+//
+// Failures at different tokens of one sequence are no evidence: it got past the
+// first. And whenever a sequence that failed alone gets a token after all, devices
+// are seen to fail by themselves: each such acquittal since the first failure asks
+// for perAcquittal more. The scheduler makes a suspect wait for more and more steps
+// of others, so that failures in a rhythm do not always meet the same one.
 const (
 	// maxLone failed steps to itself are enough if the device did other work
 	// between the last two, and nothing failed without the sequence.
@@ -45,6 +53,7 @@ const (
 	// maxLoneInDoubt are enough otherwise: on an idle server there is no other work.
 	// Only if others fail as well, more often, and nothing works, it is the device.
 	maxLoneInDoubt = 5
+	perAcquittal   = 2
 	// maxCrashes are enough for an error, once the recovery timeout has passed.
 	maxCrashes = 8
 )
@@ -53,15 +62,17 @@ const (
 type blame struct {
 	aboard  map[infer.SeqID]bool // nil: died outside a step, everybody it knew is a suspect
 	alone   bool                 // there is one suspect only
+	at      int                  // tokens of a lone suspect that would have been computed; 0 = died outside a step
 	culprit infer.SeqID          // of an attributed fault; valid if known
 	known   bool
 	fault   error
 
-	now       int64
-	began     int64         // when what failed was begun, or earlier
-	goodSteps uint64        // of all batchers
-	failures  uint64        // of all batchers, this one included
-	patience  time.Duration // Config.RecoveryTimeout
+	now        int64
+	began      int64         // when what failed was begun, or earlier
+	goodSteps  uint64        // of all batchers
+	failures   uint64        // of all batchers, this one included
+	acquittals uint64        // of all batchers
+	patience   time.Duration // Config.RecoveryTimeout
 }
 
 // accuse fills in who was aboard, of numKnown sequences.
@@ -71,6 +82,9 @@ func (b *blame) accuse(plan *infer.StepPlan, numKnown int) {
 		return
 	}
 	b.alone = len(plan.Sequences) == 1
+	if b.alone {
+		b.at = plan.Sequences[0].StartPos + len(plan.Sequences[0].TokenIDs)
+	}
 	b.aboard = make(map[infer.SeqID]bool, len(plan.Sequences))
 	for i := range plan.Sequences {
 		b.aboard[plan.Sequences[i].SeqID] = true
@@ -93,22 +107,26 @@ func (b *blame) verdict(id infer.SeqID, c Crashes) (Crashes, *infer.Error) {
 	}
 	c.Num++
 	if c.Num == 1 {
-		c.Since, c.goodAtFirst, c.failuresAtFirst = b.now, b.goodSteps, b.failures
+		c.Since, c.goodAtFirst, c.failuresAtFirst, c.acquittalsAtFirst = b.now, b.goodSteps, b.failures, b.acquittals
 	}
 	proven := false
 	if b.alone {
+		if c.At != b.at {
+			c.NumLone, c.At = 0, b.at
+		}
 		c.NumLone++
 		proven = b.goodSteps > c.goodAtLone
 		c.goodAtLone = b.goodSteps
 	}
 	ofOthers := int(b.failures-c.failuresAtFirst) - (c.Num - 1)
+	more := perAcquittal * int(b.acquittals-c.acquittalsAtFirst)
 	switch {
 	// The last step may have taken long to fail: what counts is when it was tried.
 	case b.began-c.Since > int64(b.patience) && (b.goodSteps == c.goodAtFirst || c.Num >= maxCrashes):
 		return c, b.outage()
 	case !b.alone:
-	case proven && ofOthers == 0 && c.NumLone >= maxLone,
-		(proven || ofOthers <= c.NumLone) && c.NumLone >= maxLoneInDoubt:
+	case proven && ofOthers == 0 && c.NumLone >= maxLone+more,
+		(proven || ofOthers <= c.NumLone) && c.NumLone >= maxLoneInDoubt+more:
 		return c, b.sentence(id, &c)
 	}
 	return c, nil

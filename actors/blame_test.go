@@ -20,6 +20,8 @@ type trial struct {
 	now       int64
 	goodSteps uint64
 	failures  uint64
+
+	acquittals uint64
 }
 
 // failure is a failed step with so many others aboard; -1 = not aboard itself.
@@ -29,20 +31,23 @@ type failure struct {
 	after    time.Duration // before it was begun, since the last failure
 	lasted   time.Duration
 	fault    error
-	noStep   bool // the batcher died between two steps
+	at       int    // tokens computed before the step
+	acquits  uint64 // others that failed alone and got a token before it
+	noStep   bool   // the batcher died between two steps
 	numKnown int
 }
 
 func (t *trial) fail(f failure) *infer.Error {
 	t.goodSteps += f.good
 	t.failures++
+	t.acquittals += f.acquits
 	t.now += int64(f.after)
-	b := &blame{fault: f.fault, began: t.now, goodSteps: t.goodSteps, failures: t.failures, patience: 30 * time.Second}
+	b := &blame{fault: f.fault, began: t.now, goodSteps: t.goodSteps, failures: t.failures, acquittals: t.acquittals, patience: 30 * time.Second}
 	t.now += int64(f.lasted)
 	b.now = t.now
 	plan := &infer.StepPlan{}
 	if f.others >= 0 {
-		plan.Sequences = append(plan.Sequences, infer.ScheduledSequence{SeqID: 1})
+		plan.Sequences = append(plan.Sequences, infer.ScheduledSequence{SeqID: 1, StartPos: f.at, TokenIDs: make([]int32, 1)})
 	}
 	for i := range max(f.others, 1-len(plan.Sequences)) {
 		plan.Sequences = append(plan.Sequences, infer.ScheduledSequence{SeqID: infer.SeqID(i + 2)})
@@ -82,6 +87,11 @@ func TestVerdict(t *testing.T) {
 		{"five times alone, and others no less", []failure{alone, other, alone, other, alone, other, alone, other, alone}, Crashes{Num: 5, NumLone: 5}, infer.CodeEngineFault},
 		{"five times alone, and others more often", []failure{alone, other, alone, other, other, alone, other, other, alone, other, alone},
 			Crashes{Num: 5, NumLone: 5}, ""},
+		{"each time elsewhere", []failure{{good: 1, at: 1}, {good: 1, at: 7}, {good: 1, at: 3}, {good: 1, at: 5}, {good: 1, at: 4}, {good: 1, at: 9}},
+			Crashes{Num: 6, NumLone: 1}, ""},
+		{"elsewhere, then always here", []failure{{good: 1, at: 1}, {good: 1, at: 7}, {good: 1, at: 7}, {good: 1, at: 7}}, Crashes{Num: 4, NumLone: 3}, infer.CodeEngineFault},
+		{"devices are seen to fail by themselves", []failure{alone, alone, {good: 1, acquits: 1}, provenAlone}, Crashes{Num: 4, NumLone: 4}, ""},
+		{"but not as often", []failure{alone, alone, {good: 1, acquits: 1}, provenAlone, provenAlone}, Crashes{Num: 5, NumLone: 5}, infer.CodeEngineFault},
 		{"named", []failure{named(1)}, Crashes{}, infer.CodeInternal},
 		{"another is named", []failure{named(2)}, Crashes{}, ""},
 		{"somebody unknown is named", []failure{named(9)}, Crashes{Num: 1}, ""},
@@ -108,7 +118,7 @@ func TestVerdict(t *testing.T) {
 				require.Equal(t, tc.code == infer.CodeUnavailable, err.RetryAfter > 0)
 			}
 			got := trial.crashes
-			got.Since, got.goodAtFirst, got.goodAtLone, got.failuresAtFirst = 0, 0, 0, 0
+			got.Since, got.goodAtFirst, got.goodAtLone, got.failuresAtFirst, got.acquittalsAtFirst, got.At = 0, 0, 0, 0, 0, 0
 			require.Equal(t, tc.want, got)
 		})
 	}

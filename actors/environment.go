@@ -55,6 +55,8 @@ type environment struct {
 
 	goodSteps atomic.Uint64 // steps that ended well, of all batchers
 	failures  atomic.Uint64 // batchers that died
+	// acquittals counts the sequences that failed alone and got a token after all.
+	acquittals atomic.Uint64
 }
 
 func newEnvironment(c *Config, system *actor.ActorSystem) *environment {

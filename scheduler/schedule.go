@@ -42,11 +42,16 @@ func (s *Scheduler) fill() bool {
 		s.lastIsolated = false
 		s.fillShared()
 	case shared && s.lastIsolated:
-		s.lastIsolated = !s.fillShared() && s.fillIsolated()
+		s.lastIsolated = !s.fillShared() && s.fillIsolated(false)
 	default:
-		s.lastIsolated = s.fillIsolated()
-		if !s.lastIsolated {
-			s.fillShared()
+		s.lastIsolated = s.fillIsolated(shared)
+		if !s.lastIsolated && !s.fillShared() && shared {
+			s.lastIsolated = s.fillIsolated(false)
+		}
+	}
+	if len(s.batch) > 0 && !s.lastIsolated {
+		for _, seq := range s.isolated {
+			seq.waitShared = max(seq.waitShared-1, 0)
 		}
 	}
 	return len(s.batch) > 0
@@ -171,9 +176,13 @@ func (s *Scheduler) nextWaiting(b *budget) *Sequence {
 
 // fillIsolated selects the isolated sequence whose turn it is, or the next one
 // that can run. Its turn lasts until it gets a token: a prefill in many chunks
-// would not end if others came in between, each of which may end all.
-func (s *Scheduler) fillIsolated() bool {
+// would not end if others came in between, each of which may end all. One that has
+// had trials waits for shared steps first, if there are such.
+func (s *Scheduler) fillIsolated(shared bool) bool {
 	for i, seq := range s.isolated {
+		if shared && seq.waitShared > 0 && !seq.running {
+			continue
+		}
 		if s.fillAlone(seq) {
 			if seq.finishesPrefill() {
 				copy(s.isolated[i:], s.isolated[i+1:])

@@ -65,6 +65,7 @@ type Sequence struct {
 	ended        bool // had its terminal Output
 	isolate      bool
 	numTrials    int
+	waitShared   int  // of an isolated one: shared steps that come before its turn if there are any to make
 	readmitted   bool // was selected by an earlier scheduler
 	resumed      bool // had output when it was added
 	chunked      bool // a part of its prefill was computed in an earlier step
@@ -83,6 +84,10 @@ type Sequence struct {
 	numPreemptions    int
 }
 
+// maxWaitLog bounds how long an isolated sequence waits for its next trial: 2 to that
+// power steps of others.
+const maxWaitLog = 4
+
 // spareOutput is how many output tokens a sequence that starts has room for at once.
 const spareOutput = 256
 
@@ -93,20 +98,21 @@ func NewSequence(o SequenceOptions) *Sequence {
 		tokens = slices.Concat(o.Prompt, o.Output)
 	}
 	seq := &Sequence{
-		ID:        o.ID,
-		Prompt:    o.Prompt,
-		Params:    o.Params,
-		Priority:  o.Priority,
-		Arrival:   o.Arrival,
-		CacheSalt: o.CacheSalt,
-		Key:       o.Key,
-		Weight:    min(max(o.Weight, 1), maxWeight),
-		Tag:       o.Tag,
-		tokens:    tokens,
-		table:     kvcache.NewTable(o.CacheSalt),
-		isolate:   o.Isolate,
-		numTrials: o.NumTrials,
-		resumed:   len(o.Output) > 0,
+		ID:         o.ID,
+		Prompt:     o.Prompt,
+		Params:     o.Params,
+		Priority:   o.Priority,
+		Arrival:    o.Arrival,
+		CacheSalt:  o.CacheSalt,
+		Key:        o.Key,
+		Weight:     min(max(o.Weight, 1), maxWeight),
+		Tag:        o.Tag,
+		tokens:     tokens,
+		table:      kvcache.NewTable(o.CacheSalt),
+		isolate:    o.Isolate,
+		numTrials:  o.NumTrials,
+		waitShared: 1<<min(max(o.NumTrials, 0), maxWaitLog) - 1,
+		resumed:    len(o.Output) > 0,
 	}
 	seq.readmitted = o.Readmitted || seq.resumed
 	lastPrompt := max(len(o.Prompt)-1, 0)
