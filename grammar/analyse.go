@@ -1,5 +1,7 @@
 package grammar
 
+import "slices"
+
 // fix computes the least fixpoint of a property of rules: holds is asked for
 // every rule until no answer changes from false to true. Rules mostly lead to
 // later ones, so it starts from the last.
@@ -42,6 +44,7 @@ func (b *builder) analyse() {
 
 // shortest returns a lower bound for the bytes of a text of e.
 func (b *builder) shortest(e *expr) int {
+	b.spend(2)
 	if n, ok := b.bytes[e]; ok {
 		return n
 	}
@@ -90,6 +93,7 @@ func grow(s []bool, n int, v bool) []bool {
 }
 
 func (b *builder) isNullable(e *expr) bool {
+	b.spend(1)
 	switch e.kind {
 	case kindEmpty:
 		return true
@@ -116,6 +120,7 @@ func (b *builder) isNullable(e *expr) bool {
 
 // isProductive remembers what is true: that stays true as more rules are known.
 func (b *builder) isProductive(e *expr) bool {
+	b.spend(1)
 	if len(e.subs) == 0 {
 		return e.kind != kindNever && (e.kind != kindRef || b.productive[e.rule])
 	}
@@ -152,6 +157,7 @@ func (b *builder) nonEmpty(e *expr) *expr {
 	if !b.isNullable(e) {
 		return e
 	}
+	b.spend(20)
 	if b.steps++; b.steps > maxSteps {
 		panic(tooLarge{})
 	}
@@ -167,9 +173,10 @@ func (b *builder) fill(e *expr) *expr {
 	switch e.kind {
 	case kindCat:
 		// The first part that is not empty, then the rest as it is.
-		var alts []*expr
-		for i, s := range e.subs {
-			alts = append(alts, cat(append([]*expr{b.nonEmpty(s)}, e.subs[i+1:]...)...))
+		alts, rest := make([]*expr, len(e.subs)), empty
+		for i, s := range slices.Backward(e.subs) {
+			alts[i] = join(b.nonEmpty(s), rest)
+			rest = join(s, rest)
 		}
 		return alt(alts...)
 	case kindAlt:
@@ -210,11 +217,12 @@ func (b *builder) nonEmptyRule(rule int) *expr {
 
 // leftmost calls visit with every rule that can begin e.
 func (b *builder) leftmost(e *expr, visit func(rule int)) {
+	b.spend(1)
 	switch e.kind {
 	case kindCat:
-		for _, s := range e.subs {
+		for i, s := range e.subs {
 			b.leftmost(s, visit)
-			if !b.isNullable(s) {
+			if i == len(e.subs)-1 || !b.isNullable(s) {
 				return
 			}
 		}

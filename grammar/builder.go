@@ -9,6 +9,7 @@ import (
 // builder turns rules made of expressions into a program.
 type builder struct {
 	program
+	*meter
 	opts  Options
 	base  int     // rules below are the prelude's and built already
 	exprs []*expr // by rule
@@ -34,7 +35,7 @@ func newBuilder(o Options) *builder { return from(prelude(), o) }
 
 func from(p *program, o Options) *builder {
 	b := &builder{
-		opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
+		meter: &meter{done: o.Done}, opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
 		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, filled: map[*expr]*expr{}, inLoop: -1, merged: map[string]int32{},
 	}
 	b.program = program{
@@ -61,6 +62,7 @@ func (b *builder) newRule() int {
 
 // step spends one step of compiling.
 func (b *builder) step() error {
+	b.spend(40)
 	if b.steps++; b.steps > maxSteps {
 		return b.opts.invalid("", "compiling takes more than the limit of %d steps", maxSteps)
 	}
@@ -131,6 +133,7 @@ func (b *builder) split(targets []int32) int32 {
 	case len(targets) == 1:
 		return targets[0]
 	}
+	b.spend(10 + len(targets))
 	key := string(b.appendKey([]byte{'s'}, targets))
 	if pc, ok := b.merged[key]; ok {
 		return pc
@@ -153,6 +156,7 @@ func (b *builder) lower(e *expr, next int32) int32 {
 	if len(e.subs) == 0 {
 		return b.lowerNew(e, next)
 	}
+	b.spend(10)
 	at := place{e, next, b.inLoop}
 	if pc, ok := b.lowered[at]; ok {
 		return pc
@@ -169,6 +173,7 @@ func (b *builder) lowerNew(e *expr, next int32) int32 {
 	case kindSet:
 		return b.lowerSet(&e.set, next)
 	case kindLit:
+		b.spend(10 * len(e.lit))
 		for i := len(e.lit) - 1; i >= 0; i-- {
 			next = b.intern(node{op: opRange, lo: e.lit[i], hi: e.lit[i], next: next})
 		}
@@ -181,6 +186,7 @@ func (b *builder) lowerNew(e *expr, next int32) int32 {
 	case kindAlt:
 		var targets []int32
 		seen := map[int32]bool{}
+		b.spend(10 * len(e.subs))
 		for _, s := range e.subs {
 			if !b.isProductive(s) {
 				continue
@@ -204,6 +210,7 @@ func (b *builder) lowerNew(e *expr, next int32) int32 {
 
 // lowerSet makes a range, or a table if the set has gaps.
 func (b *builder) lowerSet(s *byteSet, next int32) int32 {
+	b.spend(40)
 	lo, hi, count := 256, -1, 0
 	for i := range 256 {
 		if s.has(byte(i)) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 	"unicode/utf8"
 )
 
@@ -32,17 +33,13 @@ func (s runes) minus(t runes) runes {
 }
 
 func (s runes) has(r rune) bool {
-	for i := 0; i < len(s); i += 2 {
-		if r >= s[i] && r <= s[i+1] {
-			return true
-		}
-	}
-	return false
+	i := sort.Search(len(s)/2, func(i int) bool { return s[2*i+1] >= r })
+	return 2*i < len(s) && s[2*i] <= r
 }
 
 // key is s as a key of a map.
 func (s runes) key() string {
-	var b []byte
+	b := make([]byte, 0, 4*len(s))
 	for _, c := range s {
 		b = binary.LittleEndian.AppendUint32(b, uint32(c))
 	}
@@ -125,18 +122,23 @@ func mergeSets(alts []*expr) *expr {
 // encoding/json writes without need are matched too.
 func jsonCharOf(s runes) *expr {
 	var escapes []string
-	for r := range rune(0x80) {
-		if s.has(r) {
-			escapes = appendEscapes(escapes, r)
-		}
-	}
-	for _, r := range []rune{0x2028, 0x2029} {
+	for _, r := range withEscapes {
 		if s.has(r) {
 			escapes = appendEscapes(escapes, r)
 		}
 	}
 	return alt(utf8Of(s.minus(unsafeRunes)), literals(escapes))
 }
+
+// withEscapes are the characters that encoding/json escapes.
+var withEscapes = func() (out []rune) {
+	for r := range rune(utf8.RuneSelf) {
+		if len(appendEscapes(nil, r)) > 0 {
+			out = append(out, r)
+		}
+	}
+	return append(out, 0x2028, 0x2029)
+}()
 
 var shortEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\b': `\b`, '\f': `\f`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
 
@@ -153,16 +155,33 @@ func appendEscapes(out []string, r rune) []string {
 // jsonText matches s as it is written between the quotes of a JSON string.
 func jsonText(s string) *expr {
 	var parts []*expr
-	plain := ""
-	for _, r := range s {
-		if !unsafeRunes.has(r) && len(appendEscapes(nil, r)) == 0 {
-			plain += string(r)
+	plain := 0 // where what is not escaped begins
+	for i, r := range s {
+		if r >= utf8.RuneSelf && r != 0x2028 && r != 0x2029 || r < utf8.RuneSelf && escapable[r] == nil {
 			continue
 		}
-		parts = append(parts, lit(plain), jsonCharOf(runes{r, r}))
-		plain = ""
+		parts = append(parts, lit(s[plain:i]), escapedChar(r))
+		plain = i + utf8.RuneLen(r)
 	}
-	return cat(append(parts, lit(plain))...)
+	return cat(append(parts, lit(s[plain:]))...)
+}
+
+// escapable has the characters below 0x80 that are written in another way, or in
+// one more.
+var escapable = func() (out [utf8.RuneSelf]*expr) {
+	for r := range rune(utf8.RuneSelf) {
+		if unsafeRunes.has(r) || len(appendEscapes(nil, r)) > 0 {
+			out[r] = jsonCharOf(runes{r, r})
+		}
+	}
+	return out
+}()
+
+func escapedChar(r rune) *expr {
+	if r < utf8.RuneSelf {
+		return escapable[r]
+	}
+	return jsonCharOf(runes{r, r})
 }
 
 // freeChar matches one character of a JSON string with every escape that there

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"encoding/binary"
+	"iter"
 	"slices"
 )
 
@@ -81,6 +82,7 @@ func (b *builder) flatten(pc int32, out *[]int32) {
 	seen := map[int32]bool{}
 	var visit func(pc int32)
 	visit = func(pc int32) {
+		b.spend(15)
 		if seen[pc] {
 			return
 		}
@@ -98,10 +100,15 @@ func (b *builder) flatten(pc int32, out *[]int32) {
 
 // mergeBytes returns the table that does what all the byte nodes do together.
 func (b *builder) mergeBytes(nodes []int32) (table, bool) {
+	b.spend(200)
 	var groups [256][]int32
 	for _, pc := range nodes {
 		n := &b.nodes[pc]
+		if n.op == opTable {
+			b.spend(200)
+		}
 		if n.op == opRange {
+			b.spend(int(n.hi-n.lo) + 2)
 			for c := int(n.lo); c <= int(n.hi); c++ {
 				groups[c] = append(groups[c], n.next)
 			}
@@ -118,6 +125,7 @@ func (b *builder) mergeBytes(nodes []int32) (table, bool) {
 		if len(group) == 0 {
 			continue
 		}
+		b.spend(3 * len(group))
 		slices.Sort(group)
 		target := b.groupNode(slices.Compact(group))
 		i := slices.Index(t.targets, target)
@@ -154,6 +162,7 @@ func (b *builder) appendKey(key []byte, nodes []int32) []byte {
 
 // internTable returns a byte node for t.
 func (b *builder) internTable(t table) int32 {
+	b.spend(50)
 	key := string(b.appendKey(append([]byte{'t'}, t.index[:]...), t.targets))
 	if pc, ok := b.merged[key]; ok {
 		return pc
@@ -180,24 +189,81 @@ func (b *builder) tableNode(t table) node {
 	return node{op: opTable, arg: int32(len(b.tables) - 1)}
 }
 
-// computeNeed fills need, the least fixpoint from above. Sweeps go both ways, as
-// rules lead to earlier and later ones.
+// computeNeed fills need, the least fixpoint from above: after one look at all
+// nodes, at those that lead to one whose need became less.
 func (b *builder) computeNeed() {
 	for len(b.need) < len(b.nodes) {
 		b.need = append(b.need, infinite)
 	}
 	b.need[matchNode], b.need[returnNode] = 0, 0
-	first, last := int(b.shared), len(b.nodes)-1
-	for changed, up := true, true; changed; up = !up {
-		changed = false
-		for i := range last - first + 1 {
-			pc := first + i
-			if !up {
-				pc = last - i
+	first, sources := b.sourcesOf()
+	var changed []int32
+	look := func(pc int32) {
+		b.spend(2)
+		if n := b.needOf(&b.nodes[pc]); n < b.need[pc] {
+			b.need[pc] = n
+			changed = append(changed, pc)
+		}
+	}
+	for pc := int32(len(b.nodes)) - 1; pc >= b.shared; pc-- {
+		look(pc)
+	}
+	for len(changed) > 0 {
+		pc := changed[0]
+		changed = changed[1:]
+		for _, source := range sources[first[pc]:first[pc+1]] {
+			look(source)
+		}
+	}
+}
+
+// sourcesOf returns the nodes, after the shared ones, that lead to each node: those
+// of node pc are sources[first[pc]:first[pc+1]].
+func (b *builder) sourcesOf() (first, sources []int32) {
+	first = make([]int32, len(b.nodes)+2)
+	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
+		for target := range b.targetsOf(&b.nodes[pc]) {
+			b.spend(1)
+			first[target+2]++
+		}
+	}
+	for i := range len(first) - 1 {
+		first[i+1] += first[i]
+	}
+	sources = make([]int32, first[len(first)-1])
+	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
+		for target := range b.targetsOf(&b.nodes[pc]) {
+			sources[first[target+1]] = pc
+			first[target+1]++
+		}
+	}
+	return first[:len(b.nodes)+1], sources
+}
+
+// targetsOf visits the nodes on which the need of n depends.
+func (b *builder) targetsOf(n *node) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var targets []int32
+		switch n.op {
+		case opRange:
+			yield(n.next)
+			return
+		case opTable:
+			targets = b.tables[n.arg].targets[1:]
+		case opSplit:
+			targets = b.splits[n.arg]
+		case opLoop:
+			yield(b.loops[n.arg].body)
+			return
+		case opCall:
+			if yield(b.rules[n.arg]) && n.next >= 0 {
+				yield(n.next)
 			}
-			if n := b.needOf(&b.nodes[pc]); n < b.need[pc] {
-				b.need[pc] = n
-				changed = true
+			return
+		}
+		for _, t := range targets {
+			if !yield(t) {
+				return
 			}
 		}
 	}
@@ -205,6 +271,7 @@ func (b *builder) computeNeed() {
 
 func (b *builder) needOf(n *node) int32 {
 	least := func(targets []int32) int32 {
+		b.spend(len(targets) / 4)
 		out := int32(infinite)
 		for _, t := range targets {
 			out = min(out, b.need[t])

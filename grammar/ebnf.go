@@ -22,15 +22,18 @@ func CompileEBNF(source string, o Options) (*Grammar, error) {
 	if !utf8.ValidString(source) {
 		return nil, o.invalid("", "the grammar is not UTF-8")
 	}
-	p := &ebnf{builder: newBuilder(o), text: source, rules: map[string]int{}, known: map[string]*expr{}}
-	if err := p.parse(); err != nil {
-		return nil, err
-	}
-	g, err := p.build(p.rules["root"])
-	if err != nil {
-		return nil, err
-	}
-	return newGrammar(g, o), nil
+	return compile(o, func(b *builder) (*Grammar, error) {
+		b.spend(8 * len(source))
+		p := &ebnf{builder: b, text: source, rules: map[string]int{}, known: map[string]*expr{}}
+		if err := p.parse(); err != nil {
+			return nil, err
+		}
+		g, err := p.build(p.rules["root"])
+		if err != nil {
+			return nil, err
+		}
+		return newGrammar(g, o), nil
+	})
 }
 
 // ebnf parses GBNF by recursive descent.
@@ -327,6 +330,7 @@ func unite(pairs [][2]rune) runes {
 func (p *ebnf) charOf(s runes) *expr {
 	key := s.key()
 	if p.known[key] == nil {
+		p.spend(50 * len(s))
 		p.known[key] = utf8Of(s)
 	}
 	return p.known[key]

@@ -1,6 +1,9 @@
 package grammar
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // expr is an expression over bytes; immutable once built, parts may be shared.
 type expr struct {
@@ -55,21 +58,33 @@ func bytesOf(lo, hi byte) *expr {
 	return e
 }
 
+// maxInlined is how long a sequence may be that becomes part of a longer one: what
+// is longer is not copied again at every level.
+const maxInlined = 16
+
 func cat(es ...*expr) *expr {
 	var subs []*expr
+	var run []string // literals that follow one another
+	flush := func() {
+		if len(run) > 0 {
+			subs = append(subs, lit(strings.Join(run, "")))
+			run = run[:0]
+		}
+	}
 	add := func(e *expr) {
-		if n := len(subs); n > 0 && e.kind == kindLit && subs[n-1].kind == kindLit {
-			subs[n-1] = lit(subs[n-1].lit + e.lit)
+		if e.kind == kindLit {
+			run = append(run, e.lit)
 			return
 		}
+		flush()
 		subs = append(subs, e)
 	}
 	for _, e := range es {
-		switch e.kind {
-		case kindNever:
+		switch {
+		case e.kind == kindNever:
 			return never
-		case kindEmpty:
-		case kindCat:
+		case e.kind == kindEmpty:
+		case e.kind == kindCat && len(e.subs) <= maxInlined:
 			for _, s := range e.subs {
 				add(s)
 			}
@@ -77,6 +92,7 @@ func cat(es ...*expr) *expr {
 			add(e)
 		}
 	}
+	flush()
 	switch len(subs) {
 	case 0:
 		return empty
@@ -88,13 +104,20 @@ func cat(es ...*expr) *expr {
 
 func alt(es ...*expr) *expr {
 	var subs []*expr
+	hasEmpty := false
 	for _, e := range es {
-		switch e.kind {
-		case kindNever:
-		case kindAlt:
-			subs = append(subs, e.subs...)
-		case kindEmpty:
-			if !slices.Contains(subs, empty) {
+		switch {
+		case e.kind == kindNever:
+		case e.kind == kindAlt && len(e.subs) <= maxInlined:
+			for _, s := range e.subs {
+				if s.kind != kindEmpty || !hasEmpty {
+					hasEmpty = hasEmpty || s.kind == kindEmpty
+					subs = append(subs, s)
+				}
+			}
+		case e.kind == kindEmpty:
+			if !hasEmpty {
+				hasEmpty = true
 				subs = append(subs, e)
 			}
 		default:

@@ -28,7 +28,10 @@ type FramedValue struct {
 
 // CompileFrame allows the texts of a frame.
 func CompileFrame(f Frame, o Options) (*Grammar, error) {
-	b := newBuilder(o)
+	return compile(o, func(b *builder) (*Grammar, error) { return b.compileFrame(&f) })
+}
+
+func (b *builder) compileFrame(f *Frame) (*Grammar, error) {
 	var values []*expr
 	for i := range f.Values {
 		v, err := f.Values[i].compile(b)
@@ -38,7 +41,7 @@ func CompileFrame(f Frame, o Options) (*Grammar, error) {
 		values = append(values, v)
 	}
 	if len(values) == 0 {
-		return nil, o.invalid("", "there is no value to choose")
+		return nil, b.opts.invalid("", "there is no value to choose")
 	}
 	value, most := alt(values...), f.Max-1
 	text := cat(fixed(f.Begin), value, repeat(cat(fixed(f.Separator), value), 0, most), fixed(f.End))
@@ -49,11 +52,7 @@ func CompileFrame(f Frame, o Options) (*Grammar, error) {
 		}
 		text = alt(text, answer)
 	}
-	g, err := b.compileRule(text)
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return b.compileRule(text)
 }
 
 func (v *FramedValue) compile(b *builder) (*expr, *infer.Error) {

@@ -27,6 +27,7 @@ func (c *schemaCompiler) genObject(s *schema) (*expr, *infer.Error) {
 	}
 	var members []member
 	for _, p := range props {
+		c.spend(50 + 4*len(p.name) + len(s.required)/2)
 		value, err := c.gen(p.s)
 		if err != nil {
 			return nil, err
@@ -96,6 +97,7 @@ func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
 		extra.false = s.props != nil
 	}
 	for _, v := range names.enum {
+		c.spend(1 + len(s.props))
 		if v.kind == stringValue && s.prop(v.text) == nil {
 			out.props = append(out.props, property{v.text, extra})
 		}
@@ -110,6 +112,7 @@ func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
 func (c *schemaCompiler) allProperties(s *schema) ([]property, *infer.Error) {
 	props := slices.Clone(s.props)
 	for _, name := range s.required {
+		c.spend(1 + len(s.props)/2)
 		if s.prop(name) != nil {
 			continue
 		}
@@ -223,12 +226,15 @@ func (c *schemaCompiler) genPatternProperty(s *schema, props []property) (*expr,
 func (c *schemaCompiler) otherNames(sorted []string) (*expr, *infer.Error) {
 	var list [][]rune
 	for _, n := range sorted {
+		c.spend(len(n))
 		list = append(list, []rune(n))
 	}
-	return c.otherThan(list, star(freeChar))
+	return c.otherThan(list, star(freeChar), c.regexAt(""))
 }
 
-func (c *schemaCompiler) otherThan(list [][]rune, rest *expr) (*expr, *infer.Error) {
+// otherThan is otherNames for what is left of names that begin alike, all of which
+// have the same beginning behind them. chars writes characters.
+func (c *schemaCompiler) otherThan(list [][]rune, rest *expr, chars *regex) (*expr, *infer.Error) {
 	if err := c.step(); err != nil {
 		return nil, infer.AsError(err)
 	}
@@ -238,6 +244,7 @@ func (c *schemaCompiler) otherThan(list [][]rune, rest *expr) (*expr, *infer.Err
 	} else {
 		alts = append(alts, empty)
 	}
+	c.spend(100 * (1 + len(list)))
 	var heads runes
 	for len(list) > 0 {
 		head, n := list[0][0], 0
@@ -248,13 +255,13 @@ func (c *schemaCompiler) otherThan(list [][]rune, rest *expr) (*expr, *infer.Err
 		}
 		list = list[n:]
 		heads = append(heads, head, head)
-		tail, err := c.otherThan(tails, rest)
+		tail, err := c.otherThan(tails, rest, chars)
 		if err != nil {
 			return nil, err
 		}
-		alts = append(alts, join(jsonCharOf(runes{head, head}), tail))
+		alts = append(alts, join(chars.char(runes{head, head}), tail))
 	}
-	alts = append(alts, join(jsonCharOf(anyRune.minus(heads)), rest))
+	alts = append(alts, join(chars.char(anyRune.minus(heads)), rest))
 	return alt(alts...), nil
 }
 

@@ -5,28 +5,56 @@ import (
 	"math/big"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 
 	"github.com/troupe-llm/troupe/infer"
 )
 
+// anyText is any text within quotes.
+var anyText = star(jsonCharOf(anyRune))
+
 // regexAt reads patterns as JavaScript does, for text within JSON quotes.
 func (c *schemaCompiler) regexAt(where string) *regex {
-	return &regex{opts: c.opts, where: where, charOf: jsonCharOf, pad: star(jsonCharOf(anyRune)), ecma: true}
+	return &regex{meter: c.meter, opts: c.opts, where: where, charOf: jsonCharOf, pad: anyText, ecma: true, known: c.known, matchers: c.matchers}
 }
 
 // matches reports whether text matches pattern somewhere.
 func (r *regex) matches(pattern, text string) (bool, *infer.Error) {
-	if _, err := r.parse(pattern); err != nil {
+	m, err := r.matcher(pattern)
+	if err != nil {
 		return false, err
 	}
+	r.spend(min(m.work*(1+len(text))/8, maxWork))
+	return m.MatchString(text), nil
+}
+
+// matcher is a pattern that runs, and about what each character costs.
+type matcher struct {
+	*regexp.Regexp
+	work int
+}
+
+// matcher returns that of a pattern, which is made once.
+func (r *regex) matcher(pattern string) (*matcher, *infer.Error) {
+	if m := r.matchers[pattern]; m != nil {
+		return m, nil
+	}
+	tree, bad := r.parse(pattern)
+	if bad != nil {
+		return nil, bad
+	}
+	work := progWork(tree)
+	r.spend(min(20*work, maxWork))
 	re, err := regexp.Compile(r.rewrite(pattern))
 	if err != nil {
-		return false, r.invalid("pattern %q can't be compiled", short(pattern))
+		return nil, r.invalid("pattern %q can't be compiled", short(pattern))
 	}
-	return re.MatchString(text), nil
+	r.matchers[pattern] = &matcher{re, work}
+	return r.matchers[pattern], nil
 }
 
 func (c *schemaCompiler) genString(s *schema) (*expr, *infer.Error) {
+	c.spend(50)
 	if n := s.length; n.max >= 0 && n.min > n.max {
 		return nil, c.bad(s.ptr, "minLength %d is more than maxLength %d", n.min, n.max)
 	}
@@ -102,9 +130,14 @@ func repeatedClass(re *syntax.Regexp) (class *syntax.Regexp, count span, ok bool
 		lo, hi := times(mid)
 		class = mid.Sub[0]
 		one := lengthOf(class, false, false) == span{1, 1}
-		return class, span{lo, hi}, one && !anchored(class)
+		return class, span{lo, hi}, one && !hasAnchor(class)
 	}
 	return nil, count, false
+}
+
+// hasAnchor is regex.anchored without its count of work: it looks once.
+func hasAnchor(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText || slices.ContainsFunc(re.Sub, hasAnchor)
 }
 
 // lengthOf returns how many characters a match of re has, between left and
@@ -209,6 +242,18 @@ func pow10(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 }
 
+// rangeWork estimates what the digits of a bound cost: for each digit a choice at
+// every length. nil stands for the longest there are.
+func rangeWork(bound *big.Rat) int {
+	const perChoice = 40
+	n := intDigits
+	if bound != nil {
+		whole := new(big.Int).Quo(bound.Num(), bound.Denom())
+		n = 1 + whole.BitLen()*3/10 + min((bound.Denom().BitLen()-1)*3/10, maxNumberDigits)
+	}
+	return perChoice * n * n
+}
+
 // genNumber matches numbers; with a multipleOf that is an integer only integers.
 func (c *schemaCompiler) genNumber(s *schema) (*expr, *infer.Error) {
 	places := fracDigits
@@ -227,6 +272,7 @@ func (c *schemaCompiler) genNumber(s *schema) (*expr, *infer.Error) {
 	if lo == nil && hi == nil && s.multipleOf == nil {
 		return ref(ruleNumber), nil
 	}
+	c.spend(5_000 + rangeWork(lo) + rangeWork(hi))
 	e := numberRange(numberBounds{lo, hi, s.minOut, s.maxOut}, places)
 	if e.kind == kindNever {
 		return c.never(s, "no number lies within its bounds"), nil
@@ -253,6 +299,7 @@ func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
 	if err != nil {
 		return nil, err
 	}
+	c.spend(rangeWork(lo) + rangeWork(hi))
 	least, most := big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
 	if lo != nil {
 		least = ceil(lo, s.minOut)
@@ -268,7 +315,7 @@ func (c *schemaCompiler) genInteger(s *schema) (*expr, *infer.Error) {
 	case m != nil && m.Sign() <= 0:
 		return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s: it must be above 0", m.RatString())
 	case m != nil && m.Num().Cmp(big.NewInt(1)) != 0: // an integer is a multiple of p/q if it is one of p
-		of := newMultiples(m.Num())
+		of := newMultiples(m.Num(), c.meter)
 		e := intRangeOf(least, most, func(lo, hi string) *expr { return of.between(lo, hi, new(big.Int)) })
 		if e == nil {
 			return nil, c.bad(s.ptr, "keyword 'multipleOf' of %s takes more than the limit of %d states", m.RatString(), maxMultipleStates)

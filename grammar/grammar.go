@@ -68,5 +68,8 @@ func CompileChoice(choices []string, o Options) (*Grammar, error) {
 	if err := o.checkSize(size); err != nil {
 		return nil, err
 	}
-	return newBuilder(o).compileRule(literals(choices))
+	return compile(o, func(b *builder) (*Grammar, error) {
+		b.spend(8 * size)
+		return b.compileRule(literals(choices))
+	})
 }

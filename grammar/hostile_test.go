@@ -32,7 +32,7 @@ func hostileSchemas() map[string]string {
 		nest(101, `{"items":`, `}`): "nests deeper than the limit of 100",
 		`{"$ref":"#/$defs/a0","$defs":{` + many(3000, `"a%d":{"$ref":"#/$defs/a%d"}`, ",") + `,"a3000":{}}}`:                                                                                    "",
 		`{"$ref":"#/$defs/a0","$defs":{` + many(60, `"a%d":{"allOf":[{"$ref":"#/$defs/a%[2]d"},{"$ref":"#/$defs/a%[2]d"}]}`, ",") + `,"a60":{"minLength":1}}}`:                                  "limit of 100",
-		`{"$ref":"#/$defs/a0","$defs":{` + many(40, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%[2]d"},{"allOf":[{"$ref":"#/$defs/a%[2]d"},{"minimum":%[1]d}]}]}`, ",") + `,"a40":{"type":"integer"}}}`: "limit of 100000 steps",
+		`{"$ref":"#/$defs/a0","$defs":{` + many(40, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%[2]d"},{"allOf":[{"$ref":"#/$defs/a%[2]d"},{"minimum":%[1]d}]}]}`, ",") + `,"a40":{"type":"integer"}}}`: "units of work",
 		`{"$ref":"#/$defs/a0","$defs":{` + many(30, `"a%d":{"type":"object","properties":{"x":{"$ref":"#/$defs/a%[2]d"},"y":{"$ref":"#/$defs/a%[2]d"}}}`, ",") + `,"a30":{}}}`:                  "",
 		`{"enum":[` + many(4000, `"value <%d> %d"`, ",") + `]}`: "",
 		`{"enum":[` + many(10001, `%d.%d`, ",") + `]}`:          "limit of 10000",

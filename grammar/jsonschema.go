@@ -11,12 +11,13 @@ import (
 // keyword that is not supported, a schema that nothing satisfies, and one that
 // is too large are errors that name the place.
 func CompileJSONSchema(source []byte, o Options) (*Grammar, error) {
-	b := newBuilder(o)
-	e, bad := b.schemaExpr(source)
-	if bad != nil {
-		return nil, bad
-	}
-	return b.compileRule(e)
+	return compile(o, func(b *builder) (*Grammar, error) {
+		e, bad := b.schemaExpr(source)
+		if bad != nil {
+			return nil, bad
+		}
+		return b.compileRule(e)
+	})
 }
 
 // schemaExpr returns the expression of a schema that stands alone.
@@ -24,13 +25,14 @@ func (b *builder) schemaExpr(source []byte) (*expr, *infer.Error) {
 	if err := b.opts.checkSize(len(source)); err != nil {
 		return nil, infer.AsError(err)
 	}
+	b.spend(5 * len(source))
 	root, bad := parseJSON(source, b.opts)
 	if bad != nil {
 		return nil, bad
 	}
 	c := &schemaCompiler{
 		schemaParser: schemaParser{builder: b, root: root},
-		targets:      map[string]*schema{}, rules: map[string]int{},
+		targets:      map[string]*schema{}, rules: map[string]int{}, known: map[string]*expr{}, matchers: map[string]*matcher{},
 	}
 	s, bad := c.target("#")
 	if bad != nil {
@@ -49,10 +51,12 @@ func (b *builder) schemaExpr(source []byte) (*expr, *infer.Error) {
 // schemaCompiler turns schemas into expressions.
 type schemaCompiler struct {
 	schemaParser
-	targets map[string]*schema // by pointer, what references lead to
-	rules   map[string]int     // by pointer
-	depth   int
-	why     *infer.Error // the first contradiction that was met
+	targets  map[string]*schema  // by pointer, what references lead to
+	rules    map[string]int      // by pointer
+	known    map[string]*expr    // characters, by what they are
+	matchers map[string]*matcher // by pattern
+	depth    int
+	why      *infer.Error // the first contradiction that was met
 }
 
 // target returns the schema that a reference leads to.
@@ -144,7 +148,7 @@ func (c *schemaCompiler) genEnum(s *schema) (*expr, *infer.Error) {
 		case w == no:
 			continue
 		}
-		e := v.expr()
+		e := c.valueExpr(v)
 		if e.kind == kindLit {
 			texts = append(texts, e.lit)
 		} else {

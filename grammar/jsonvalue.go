@@ -19,6 +19,7 @@ type value struct {
 	text  string   // of a string; of a number as it was written; "true" or "false"
 	items []*value // of an array, or the values of an object
 	keys  []string // of an object
+	key   string   // see builder.keyOf; "" = not known yet
 }
 
 type valueKind uint8
@@ -145,43 +146,88 @@ func (v *value) rat() (*big.Rat, bool) {
 	return new(big.Rat).SetString(v.text)
 }
 
-// equal compares values as JSON Schema does: numbers by value, objects without
-// order.
-func (v *value) equal(w *value) bool {
-	if v.kind != w.kind || len(v.items) != len(w.items) {
-		return false
-	}
-	switch v.kind {
-	case numberValue:
-		a, ok := v.rat()
-		b, also := w.rat()
-		if !ok || !also {
-			return v.text == w.text
+// ratWork estimates what it takes to read a number exactly, and to compare it.
+func (v *value) ratWork() int {
+	work := 50 + len(v.text)
+	if i := strings.IndexAny(v.text, "eE"); i >= 0 {
+		if e, err := strconv.Atoi(v.text[i+1:]); err == nil {
+			work += min(max(e, -e), maxExponent)
 		}
-		return a.Cmp(b) == 0
-	case arrayValue:
-		return slices.EqualFunc(v.items, w.items, (*value).equal)
-	case objectValue:
-		for i, k := range v.keys {
-			if o := w.member(k); o == nil || !v.items[i].equal(o) {
-				return false
-			}
-		}
-		return true
 	}
-	return v.text == w.text
+	return work
 }
 
-// expr matches v as JSON.
-func (v *value) expr() *expr {
+// keyOf returns the same text for values that are equal as JSON Schema compares
+// them: numbers by value, objects without order.
+func (b *builder) keyOf(v *value) string {
+	b.spend(2)
+	if v.key == "" {
+		v.key = b.newKey(v)
+		b.spend(20 + len(v.key)/2)
+	}
+	return v.key
+}
+
+func (b *builder) newKey(v *value) string {
+	kind := strconv.Itoa(int(v.kind)) + ":"
+	switch v.kind {
+	case numberValue:
+		return kind + decimalKey(v.text)
+	case arrayValue, objectValue:
+		parts := make([]string, len(v.items))
+		for i, item := range v.items {
+			key := b.keyOf(item)
+			if v.kind == objectValue {
+				key = strconv.Quote(v.keys[i]) + key
+			}
+			parts[i] = strconv.Itoa(len(key)) + " " + key
+		}
+		if v.kind == objectValue {
+			slices.Sort(parts)
+		}
+		return kind + strings.Join(parts, "")
+	}
+	return kind + v.text
+}
+
+// decimalKey writes a JSON number as digits without zeros at either end, and the
+// power of ten behind the last of them.
+func decimalKey(text string) string {
+	digits, exponent := text, 0
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		e, err := strconv.ParseInt(text[i+1:], 10, 32)
+		if err != nil {
+			return text // beyond what is handled: equal to itself
+		}
+		digits, exponent = text[:i], int(e)
+	}
+	digits, minus := strings.CutPrefix(digits, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	trimmed := strings.TrimRight(digits, "0")
+	if trimmed == "" {
+		return "0"
+	}
+	exponent += len(digits) - len(trimmed) - len(fraction)
+	if minus {
+		trimmed = "-" + trimmed
+	}
+	return trimmed + "e" + strconv.Itoa(exponent)
+}
+
+// valueExpr matches v as JSON.
+func (b *builder) valueExpr(v *value) *expr {
+	b.spend(10)
 	switch v.kind {
 	case nullValue:
 		return lit("null")
 	case boolValue:
 		return lit(v.text)
 	case numberValue:
+		b.spend(100 + 2*v.ratWork())
 		return v.numberExpr()
 	case stringValue:
+		b.spend(4 * len(v.text))
 		return cat(lit(`"`), jsonText(v.text), lit(`"`))
 	}
 	open, end := "[", "]"
@@ -194,10 +240,12 @@ func (v *value) expr() *expr {
 			parts = append(parts, comma)
 		}
 		if v.kind == objectValue {
+			b.spend(4 * len(v.keys[i]))
 			parts = append(parts, lit(`"`), jsonText(v.keys[i]), lit(`"`), colon)
 		}
-		parts = append(parts, item.expr())
+		parts = append(parts, b.valueExpr(item))
 	}
+	b.spend(4 * len(parts))
 	return cat(append(parts, lit(end))...)
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	Path string
 	// CacheBytes bounds the masks kept per vocabulary. 0 means 8 MiB.
 	CacheBytes int
+	// Done, once closed, ends compiling soon, with [ErrGivenUp]. nil = never.
+	Done <-chan struct{}
 }
 
 const defaultCacheBytes = 8 << 20

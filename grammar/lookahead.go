@@ -20,6 +20,7 @@ func (c *schemaCompiler) conditions(s *schema, pattern string) ([]condition, *in
 	var out []condition
 	rest := pattern
 	for strings.HasPrefix(rest, "^(?=") || strings.HasPrefix(rest, "^(?!") {
+		c.spend(4 * len(rest))
 		end := closing(rest, 1)
 		if end < 0 || alternates(rest) {
 			rest = pattern // the parser says what is wrong with it

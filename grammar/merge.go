@@ -96,7 +96,7 @@ func (c *schemaCompiler) merge(a, b *schema) (*schema, *infer.Error) {
 		out.false = out.false || out.types == 0
 	}
 	if out.enum = a.enum; b.enum != nil {
-		out.restrict(b.enum)
+		c.restrict(out, b.enum)
 	}
 	out.length, out.itemCount, out.properties = a.length.and(b.length), a.itemCount.and(b.itemCount), a.properties.and(b.properties)
 	out.min, out.minOut, out.max, out.maxOut = a.min, a.minOut, a.max, a.maxOut
@@ -106,7 +106,7 @@ func (c *schemaCompiler) merge(a, b *schema) (*schema, *infer.Error) {
 	if b.max != nil {
 		out.lower(b.max, b.maxOut)
 	}
-	mergeItems(out, a, b)
+	c.mergeItems(out, a, b)
 	if err := c.mergeText(out, a, b); err != nil {
 		return nil, err
 	}
@@ -119,6 +119,7 @@ func (c *schemaCompiler) merge(a, b *schema) (*schema, *infer.Error) {
 // mergeText merges what strings look like; multipleOf can't be merged unless it
 // is equal.
 func (c *schemaCompiler) mergeText(out, a, b *schema) *infer.Error {
+	c.spend(len(a.texts) * len(b.texts))
 	out.texts = slices.Clone(a.texts)
 	for _, t := range b.texts {
 		if !slices.Contains(out.texts, t) {
@@ -134,7 +135,8 @@ func (c *schemaCompiler) mergeText(out, a, b *schema) *infer.Error {
 	return nil
 }
 
-func mergeItems(out, a, b *schema) {
+func (c *schemaCompiler) mergeItems(out, a, b *schema) {
+	c.spend(20 * (len(a.prefix) + len(b.prefix)))
 	at := func(s *schema, i int) *schema {
 		if i < len(s.prefix) {
 			return s.prefix[i]
@@ -156,6 +158,7 @@ func (c *schemaCompiler) mergeObject(out, a, b *schema) *infer.Error {
 	if len(a.patterns) > 0 && (b.props != nil || b.extra != nil || len(b.patterns) > 0) || len(b.patterns) > 0 && (a.props != nil || a.extra != nil) {
 		return c.bad(b.ptr, "'allOf' with 'patternProperties' next to other properties is not supported")
 	}
+	c.spend(len(a.props)*len(b.props) + 10*(len(a.props)+len(b.props)) + len(a.required)*len(b.required))
 	out.patterns = append(slices.Clone(a.patterns), b.patterns...)
 	out.extra = bothOrNone(a.extra, b.extra)
 	out.names = bothOrNone(a.names, b.names)
@@ -191,6 +194,7 @@ const maxBranches = 256
 
 func (c *schemaCompiler) mergeAnyOf(out, a, b *schema) *infer.Error {
 	if len(a.anyOf) == 0 || len(b.anyOf) == 0 {
+		c.spend(len(a.anyOf) + len(b.anyOf))
 		out.anyOf = append(slices.Clone(a.anyOf), b.anyOf...)
 		return nil
 	}
@@ -199,6 +203,7 @@ func (c *schemaCompiler) mergeAnyOf(out, a, b *schema) *infer.Error {
 	}
 	for _, x := range a.anyOf {
 		for _, y := range b.anyOf {
+			c.spend(50)
 			out.anyOf = append(out.anyOf, both(x, y))
 		}
 	}
@@ -230,6 +235,7 @@ const maxProof = 6
 
 // disjoint reports whether it is plain that no value satisfies a and b.
 func (c *schemaCompiler) disjoint(a, b *schema, depth int) (bool, *infer.Error) {
+	c.spend(20)
 	if depth > maxProof {
 		return false, nil
 	}
@@ -278,6 +284,7 @@ func (c *schemaCompiler) objectsDisjoint(a, b *schema, depth int) (bool, *infer.
 		return false, nil
 	}
 	for _, name := range append(slices.Clone(a.required), b.required...) {
+		c.spend(len(a.props) + len(b.props))
 		x, y := declared(a, name), declared(b, name)
 		if x == nil || y == nil {
 			continue

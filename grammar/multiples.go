@@ -11,6 +11,7 @@ const maxMultipleStates = 8_000
 // multiples matches digits that make a multiple of a number. A state is how
 // many digits are left and the remainder so far; states are shared.
 type multiples struct {
+	*meter
 	of     *big.Int
 	states map[multipleState]*expr
 }
@@ -20,8 +21,8 @@ type multipleState struct {
 	rest string // the remainder, as far as it matters with that many digits left
 }
 
-func newMultiples(of *big.Int) *multiples {
-	return &multiples{of: of, states: map[multipleState]*expr{}}
+func newMultiples(of *big.Int, m *meter) *multiples {
+	return &multiples{meter: m, of: of, states: map[multipleState]*expr{}}
 }
 
 // between matches the digit strings from lo to hi, which are as long, that
@@ -39,6 +40,7 @@ func (m *multiples) between(lo, hi string, rest *big.Int) *expr {
 	if e, ok := m.states[state]; ok && free {
 		return e
 	}
+	m.spend(1_500)
 	if len(m.states) > maxMultipleStates {
 		return nil
 	}

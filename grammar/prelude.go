@@ -63,5 +63,5 @@ func arrayOf(item *expr) *expr {
 
 // CompileJSONObject allows any JSON object, nested at most 16 deep.
 func CompileJSONObject(o Options) (*Grammar, error) {
-	return newBuilder(o).compileRule(ref(ruleObject))
+	return compile(o, func(b *builder) (*Grammar, error) { return b.compileRule(ref(ruleObject)) })
 }

@@ -35,6 +35,7 @@ type productState struct {
 
 // searcher runs a pattern anywhere in a text.
 type searcher struct {
+	*meter
 	prog *syntax.Prog
 	not  bool   // the text must not match
 	seen []bool // by instruction, in closure
@@ -48,11 +49,12 @@ func (c *schemaCompiler) genProduct(s *schema, conditions []condition) (*expr, *
 		if _, err := c.regexAt(s.ptr + "/pattern").translate(cond.tree); err != nil {
 			return nil, err // what a pattern can't have alone it can't have here
 		}
+		c.spend(min(20*progWork(cond.tree), maxWork))
 		prog, err := syntax.Compile(cond.tree.Simplify())
 		if err != nil {
 			return nil, c.bad(s.ptr, "the pattern can't be compiled")
 		}
-		part := &searcher{prog: prog, not: cond.not, seen: make([]bool, len(prog.Inst))}
+		part := &searcher{meter: c.meter, prog: prog, not: cond.not, seen: make([]bool, len(prog.Inst))}
 		set := part.closure([]uint32{uint32(prog.Start)}, true)
 		if part.lost(set) {
 			return c.never(s, "its pattern excludes every text"), nil
@@ -160,6 +162,7 @@ func (p *product) ranges(sets [][]uint32) [][2]rune {
 	for i, set := range sets {
 		for _, pc := range set {
 			class := p.parts[i].class(pc)
+			p.spend(10 + 2*len(class))
 			for j := 0; j < len(class); j += 2 {
 				cuts = append(cuts, class[j], class[j+1]+1)
 			}
@@ -205,7 +208,9 @@ func (s *searcher) class(pc uint32) runes {
 func (s *searcher) step(set []uint32, r rune) []uint32 {
 	next := []uint32{uint32(s.prog.Start)}
 	for _, pc := range set {
-		if s.class(pc).has(r) {
+		class := s.class(pc)
+		s.spend(10 + len(class)/8)
+		if class.has(r) {
 			next = append(next, s.prog.Inst[pc].Out)
 		}
 	}
@@ -230,6 +235,7 @@ func (s *searcher) atEnd(set []uint32) bool {
 }
 
 func (s *searcher) follow(from []uint32, atStart, atEnd bool) (set []uint32, matched bool) {
+	s.spend(20 + len(s.seen)/50)
 	set = []uint32{}
 	stack := slices.Clone(from)
 	clear(s.seen)
@@ -240,6 +246,7 @@ func (s *searcher) follow(from []uint32, atStart, atEnd bool) (set []uint32, mat
 			continue
 		}
 		s.seen[pc] = true
+		s.spend(2)
 		switch i := &s.prog.Inst[pc]; i.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:
 			stack = append(stack, i.Out, i.Arg)

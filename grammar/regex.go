@@ -17,16 +17,19 @@ func CompileRegex(pattern string, o Options) (*Grammar, error) {
 	if err := o.checkSize(len(pattern)); err != nil {
 		return nil, err
 	}
-	r := regex{opts: o, charOf: utf8Of, pad: empty}
-	e, bad := r.compile(pattern)
-	if bad != nil {
-		return nil, bad
-	}
-	return newBuilder(o).compileRule(e)
+	return compile(o, func(b *builder) (*Grammar, error) {
+		r := regex{meter: b.meter, opts: o, charOf: utf8Of, pad: empty}
+		e, bad := r.compile(pattern)
+		if bad != nil {
+			return nil, bad
+		}
+		return b.compileRule(e)
+	})
 }
 
 // regex turns the syntax tree of a pattern into an expression.
 type regex struct {
+	*meter
 	opts   Options
 	where  string            // place of the pattern, for errors
 	charOf func(runes) *expr // how one character is written
@@ -39,6 +42,7 @@ type regex struct {
 	allSpaces bool
 	steps     int
 	known     map[string]*expr // of charOf
+	matchers  map[string]*matcher
 }
 
 // maxPatternSteps bounds the nodes of a pattern's tree.
@@ -53,6 +57,7 @@ func (r *regex) compile(pattern string) (*expr, *infer.Error) {
 }
 
 func (r *regex) parse(pattern string) (*syntax.Regexp, *infer.Error) {
+	r.spend(parseWork(pattern))
 	tree, err := syntax.Parse(r.rewrite(pattern), syntax.Perl)
 	if err != nil {
 		var e *syntax.Error
@@ -62,6 +67,30 @@ func (r *regex) parse(pattern string) (*syntax.Regexp, *infer.Error) {
 		return nil, r.invalid("pattern %q can't be parsed", short(pattern))
 	}
 	return tree, nil
+}
+
+// parseWork estimates what it takes to parse a pattern: a class of Unicode has
+// hundreds of ranges, which are sorted, and more if case is ignored.
+func parseWork(pattern string) int {
+	const perByte, perClass, foldFactor = 20, 5_000, 8
+	classes := strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
+	if strings.Contains(pattern, "(?") && strings.Contains(pattern, "i") {
+		classes *= foldFactor
+	}
+	return perByte*len(pattern) + perClass*classes
+}
+
+// progWork estimates what it takes to make a program of a tree, and what each
+// character costs that it reads.
+func progWork(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, s := range re.Sub {
+		n += progWork(s)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(1, re.Min, re.Max)
+	}
+	return min(n, maxWork)
 }
 
 func (r *regex) translate(tree *syntax.Regexp) (*expr, *infer.Error) {
@@ -123,12 +152,13 @@ func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == 
 // edges turns re into an expression. left and right say that re stands at that
 // end of the pattern: there an anchor holds, and without one comes the pad.
 func (r *regex) edges(re *syntax.Regexp, left, right bool) (*expr, *infer.Error) {
+	r.spend(1)
 	switch {
 	case re.Op == syntax.OpCapture:
 		return r.edges(re.Sub[0], left, right)
 	case re.Op == syntax.OpAlternate:
 		return r.each(re.Sub, func(s *syntax.Regexp) (*expr, *infer.Error) { return r.edges(s, left, right) }, alt)
-	case re.Op == syntax.OpConcat && anchored(re):
+	case re.Op == syntax.OpConcat && r.anchored(re):
 		return r.concat(re.Sub, left, right)
 	case re.Op == syntax.OpBeginText && left, re.Op == syntax.OpEndText && right:
 		// "^" alone fixes one end and leaves the other open.
@@ -191,8 +221,9 @@ func (r *regex) each(subs []*syntax.Regexp, f func(*syntax.Regexp) (*expr, *infe
 }
 
 // anchored reports whether re holds an anchor.
-func anchored(re *syntax.Regexp) bool {
-	return re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText || slices.ContainsFunc(re.Sub, anchored)
+func (r *regex) anchored(re *syntax.Regexp) bool {
+	r.spend(1)
+	return re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText || slices.ContainsFunc(re.Sub, r.anchored)
 }
 
 // inner turns re into an expression; anchors are refused.
@@ -200,12 +231,14 @@ func (r *regex) inner(re *syntax.Regexp) (*expr, *infer.Error) {
 	if r.steps++; r.steps > maxPatternSteps {
 		return nil, r.invalid("the pattern has more than the limit of %d parts", maxPatternSteps)
 	}
+	r.spend(10 + len(re.Rune))
 	switch re.Op {
 	case syntax.OpNoMatch:
 		return never, nil
 	case syntax.OpEmptyMatch:
 		return empty, nil
 	case syntax.OpLiteral:
+		r.spend(20 * len(re.Rune))
 		parts := make([]*expr, len(re.Rune))
 		for i, c := range re.Rune {
 			parts[i] = r.char(folded(c, re.Flags&syntax.FoldCase != 0))
@@ -274,6 +307,7 @@ func (r *regex) char(s runes) *expr {
 	if e, ok := r.known[key]; ok {
 		return e
 	}
+	r.spend(1_000 + 50*len(s))
 	e := r.charOf(s)
 	if r.known == nil {
 		r.known = map[string]*expr{}

@@ -232,24 +232,28 @@ func (p *schemaParser) enum(s *schema, v *value, ptr string) *infer.Error {
 	case len(v.items) > maxChoices:
 		return p.bad(ptr, "%d values are more than the limit of %d", len(v.items), maxChoices)
 	}
-	s.restrict(v.items)
+	p.restrict(s, v.items)
 	return nil
 }
 
 func (p *schemaParser) constant(s *schema, v *value, _ string) *infer.Error {
-	s.restrict([]*value{v})
+	p.restrict(s, []*value{v})
 	return nil
 }
 
 // restrict intersects the enum of s with values.
-func (s *schema) restrict(values []*value) {
+func (b *builder) restrict(s *schema, values []*value) {
 	if s.enum == nil {
 		s.enum = values
 		return
 	}
+	known := make(map[string]bool, len(values))
+	for _, v := range values {
+		known[b.keyOf(v)] = true
+	}
 	both := []*value{}
 	for _, v := range s.enum {
-		if slices.ContainsFunc(values, v.equal) {
+		if known[b.keyOf(v)] {
 			both = append(both, v)
 		}
 	}
@@ -273,6 +277,7 @@ func (p *schemaParser) reference(s *schema, v *value, ptr string) *infer.Error {
 // at returns the value that a pointer leads to, nil if there is none.
 func (p *schemaParser) at(pointer string) *value {
 	v := p.root
+	p.spend(5 * len(pointer))
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "#"), "/") {
 		if part == "" && v == p.root {
 			continue
@@ -284,7 +289,10 @@ func (p *schemaParser) at(pointer string) *value {
 				return nil
 			}
 			v = v.items[i]
-		} else if v = v.member(part); v == nil {
+			continue
+		}
+		p.spend(len(v.keys) / 2)
+		if v = v.member(part); v == nil {
 			return nil
 		}
 	}
@@ -337,6 +345,7 @@ func (p *schemaParser) required(s *schema, v *value, ptr string) *infer.Error {
 		if n.kind != stringValue {
 			return p.bad(ptr, "must be a list of names")
 		}
+		p.spend(1 + len(s.required)/2)
 		if !slices.Contains(s.required, n.text) {
 			s.required = append(s.required, n.text)
 		}

@@ -22,12 +22,13 @@ func (c *schemaCompiler) admits(s *schema, v *value) (verdict, *infer.Error) {
 	if err != nil {
 		return no, err
 	}
-	if f.false || f.types != 0 && f.types&typeOf(v) == 0 || f.enum != nil && !slices.ContainsFunc(f.enum, v.equal) {
+	if f.false || f.types != 0 && f.types&c.typeOf(v) == 0 || f.enum != nil && !c.isAmong(f.enum, v) {
 		return no, nil
 	}
 	out := yes
 	switch v.kind {
 	case stringValue:
+		c.spend(len(v.text) / 4)
 		if !f.length.has(utf8.RuneCountInString(v.text)) {
 			return no, nil
 		}
@@ -39,6 +40,7 @@ func (c *schemaCompiler) admits(s *schema, v *value) (verdict, *infer.Error) {
 			}
 		}
 	case numberValue:
+		c.spend(v.ratWork())
 		if out = admitsNumber(f, v); out == no {
 			return no, nil
 		}
@@ -95,7 +97,13 @@ func (c *schemaCompiler) noneOf(values []*value, s *schema) bool {
 	return true
 }
 
-func typeOf(v *value) typeSet {
+// isAmong reports whether v is one of values.
+func (c *schemaCompiler) isAmong(values []*value, v *value) bool {
+	key := c.keyOf(v)
+	return slices.ContainsFunc(values, func(w *value) bool { return c.keyOf(w) == key })
+}
+
+func (c *schemaCompiler) typeOf(v *value) typeSet {
 	switch v.kind {
 	case nullValue:
 		return isNull
@@ -108,6 +116,7 @@ func typeOf(v *value) typeSet {
 	case objectValue:
 		return isObject
 	}
+	c.spend(v.ratWork())
 	if x, ok := v.rat(); ok && x.IsInt() {
 		return isInteger
 	}
