@@ -75,14 +75,17 @@ func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*open
 	if err := x.key.admit(time.Now()); err != nil {
 		return nil, nil, err
 	}
-	leave, err := s.gate.enter(call.ctx, len(body.bytes))
+	pass, err := s.gate.enter(call.ctx, len(body.bytes))
 	if err != nil {
 		return nil, nil, err
 	}
-	defer leave()
+	defer pass.leave()
 	req, err := body.parse(body.bytes, &s.profile, envelope)
 	body.release()
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := pass.sort(call.ctx, req.Request); err != nil {
 		return nil, nil, err
 	}
 	if err := s.prepareResponse(req, x.key); err != nil {

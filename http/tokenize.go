@@ -13,9 +13,9 @@ func (s *Server) prepared(c *fiber.Ctx, use func(call *call, body []byte) error)
 		call := s.begin(c.Context(), false)
 		defer s.end(call)
 		call.unary()
-		leave, err := s.gate.enter(call.ctx, len(body))
+		pass, err := s.gate.enter(call.ctx, len(body))
 		if err == nil {
-			defer leave()
+			defer pass.leave()
 			err = use(call, body)
 		}
 		if err != nil && call.hasGone() {
