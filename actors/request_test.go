@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -211,7 +212,7 @@ func TestSlowClientIsCancelled(t *testing.T) {
 	b := newRequest(t, 1)
 	b.job.stream.limits.hard = 1
 	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("a"), NumOutputTokens: 1})
-	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("b"), NumOutputTokens: 2})
+	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf(strings.Repeat("b", 50)), NumOutputTokens: 51})
 	final, deltas := b.final()
 	require.Len(t, deltas, 1)
 	require.Contains(t, final.Err.Message, "not read fast enough")

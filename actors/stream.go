@@ -25,6 +25,7 @@ type stream struct {
 	mu       sync.Mutex
 	pending  []infer.Event
 	bytes    int // size of pending
+	lag      readerLag
 	overflow bool
 	finished bool
 	request  *actor.PID         // nil until the request actor runs
@@ -33,9 +34,39 @@ type stream struct {
 
 // streamLimits are in bytes of pending events. Up to soft each delta is an event
 // of its own, so that a reader who keeps up sees every token; from soft on deltas
-// merge; a writer that finds more than hard pending is told that the client is
-// too slow.
+// merge; a writer that would leave the reader more than hard behind is told that the
+// client is too slow.
 type streamLimits struct{ soft, hard int }
+
+// readerLag is how far the reader is behind. What the choices give at once it cannot
+// have read yet, however much that is: with prompts and log-probabilities one step of
+// many choices, or of one, is more than the buffer. So the first delta of each choice
+// since the last Drain is no lag; what comes behind it is, beyond as much again.
+type readerLag struct {
+	drains  int   // number of Drains so far, counted from 1
+	firstIn []int // by choice: drains when it last began
+	first   int   // bytes of first deltas since the last Drain
+	bytes   int   // bytes of those behind them
+}
+
+func (l *readerLag) drained() {
+	l.drains++
+	l.first, l.bytes = 0, 0
+}
+
+// add counts a delta, and reports false if it is too far behind.
+func (l *readerLag) add(choice, size, hard int) bool {
+	for len(l.firstIn) <= choice {
+		l.firstIn = append(l.firstIn, 0)
+	}
+	if l.firstIn[choice] != l.drains {
+		l.firstIn[choice] = l.drains
+		l.first += size + eventBytes
+		return true
+	}
+	l.bytes += size
+	return l.bytes <= hard+l.first
+}
 
 // A merged delta is bounded in bytes of text and in tokens, since merging copies.
 const (
@@ -48,7 +79,7 @@ var _ infer.Stream = (*stream)(nil)
 func newStream(id string, root *actor.RootContext, bufferBytes int) *stream {
 	return &stream{
 		id: id, root: root, ready: make(chan struct{}, 1),
-		limits: streamLimits{soft: bufferBytes / 4, hard: bufferBytes},
+		limits: streamLimits{soft: bufferBytes / 4, hard: bufferBytes}, lag: readerLag{drains: 1},
 	}
 }
 
@@ -63,6 +94,7 @@ func (s *stream) Ready() <-chan struct{} { return s.ready }
 func (s *stream) Drain(buf []infer.Event) []infer.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lag.drained()
 	if len(buf) == 0 {
 		s.pending, buf = buf, s.pending
 		s.bytes = 0
@@ -114,12 +146,13 @@ func (s *stream) push(deltas ...infer.Delta) bool {
 		s.pending = takeEvents()
 	}
 	for i := range deltas {
-		s.overflow = s.overflow || s.bytes > s.limits.hard
+		d := &deltas[i]
+		size := deltaBytes(d)
+		s.overflow = s.overflow || !s.lag.add(d.Index, size, s.limits.hard)
 		if s.overflow || s.finished {
 			break
 		}
-		d := &deltas[i]
-		s.bytes += deltaBytes(d)
+		s.bytes += size
 		if s.bytes <= s.limits.soft || !s.merge(d) {
 			s.bytes += eventBytes
 			s.pending = append(s.pending, infer.Event{Delta: *d})

@@ -159,3 +159,24 @@ func TestStreamLeavesItsBuffersToOthers(t *testing.T) {
 		require.Equal(t, make([]infer.Event, cap(buf)), buf[:cap(buf)])
 	}
 }
+
+// What a step gives at once is no lag, even if it is more than the buffer.
+func TestBurstOfAStepIsNoLag(t *testing.T) {
+	const choices, bufferBytes = 30, 64 << 10
+	text := strings.Repeat("x", bufferBytes)
+	s := newTestStream(bufferBytes)
+	for range 3 { // a reader that reads after each step
+		for i := range choices {
+			require.True(t, s.push(infer.Delta{Index: i, Prompt: &infer.PromptInfo{Text: text}}))
+		}
+		require.Len(t, s.Drain(nil), choices)
+	}
+	steps := 0
+	for inTime := true; inTime; steps++ { // and one that does not
+		for i := range choices {
+			inTime = inTime && s.push(infer.Delta{Index: i, Text: text})
+		}
+	}
+	require.Equal(t, 3, steps, "one step, as much again, and the one that is too much")
+	require.LessOrEqual(t, len(s.Drain(nil)), 2*choices+1)
+}
