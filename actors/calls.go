@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 
@@ -12,11 +13,11 @@ import (
 )
 
 // grammar compiles what the output of a request has to be like; nil = anything.
-func (e *Engine) grammar(req *infer.Request) (infer.Grammar, *infer.Error) {
+func (e *Engine) grammar(ctx context.Context, req *infer.Request) (infer.Grammar, *infer.Error) {
 	use := req.Tools
 	answer := answerSchema(req.Structured)
 	if use == nil || !use.Forced && (answer == nil || !e.enforceable()) {
-		return e.grammars.compile(req.Structured)
+		return e.grammars.compile(ctx, req.Structured)
 	}
 	form, err := toolcall.Grammar(e.callFormat(use), toolsOf(use), toolcall.Choice{Name: use.Name}, !use.Single)
 	if err != nil {
@@ -26,7 +27,7 @@ func (e *Engine) grammar(req *infer.Request) (infer.Grammar, *infer.Error) {
 	if !use.Forced {
 		frame.Answer = &grammar.FramedValue{Schema: answer, Param: req.Structured.Param, Path: req.Structured.Path}
 	}
-	return e.grammars.compileFrame(frame)
+	return e.grammars.compileFrame(ctx, frame)
 }
 
 // answerSchema returns the schema of an answer in JSON beside which calls can be told

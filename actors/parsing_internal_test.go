@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,7 +167,7 @@ func TestTailOfAPrompt(t *testing.T) {
 }
 
 var yesOrNo = sync.OnceValue(func() infer.Grammar {
-	g, err := newGrammars(testkit.Tokenizer(), testkit.NumTokens+3, []int32{testkit.EOS}).compile(&infer.StructuredOutput{Choice: []string{"yes", "no"}})
+	g, err := newGrammars(testkit.Tokenizer(), testkit.NumTokens+3, []int32{testkit.EOS}).compile(context.Background(), &infer.StructuredOutput{Choice: []string{"yes", "no"}})
 	if err != nil {
 		panic(err)
 	}
@@ -282,7 +283,7 @@ func TestFormsOfAnswersThatMayCall(t *testing.T) {
 	use := &infer.ToolUse{Tools: []infer.Tool{{Name: "f", Parameters: []byte(`{"$dynamicRef":"#x"}`)}}}
 	object := &infer.StructuredOutput{Param: "response_format", JSONObject: true}
 	begins := func(req *infer.Request) string {
-		g, err := e.grammar(req)
+		g, err := e.grammar(t.Context(), req)
 		require.Nil(t, err)
 		if g == nil {
 			return "anything"

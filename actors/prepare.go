@@ -58,7 +58,7 @@ func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.
 		return nil, infer.Errorf(infer.CodeInvalid, "n", "n times the number of prompts must be between 1 and %d, got %d * %d",
 			maxSequencesPerRequest, req.N, numPrompts)
 	}
-	params, err := e.resolveParams(req)
+	params, err := e.resolveParams(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (e *Engine) template(in *infer.ChatInput) (*chat.Template, *infer.Error) {
 
 // resolveParams completes the request's sampling parameters with what only the
 // engine knows, and checks them against the vocabulary.
-func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer.Error) {
+func (e *Engine) resolveParams(ctx context.Context, req *infer.Request) (infer.SamplingParams, *infer.Error) {
 	params := req.Sampling
 	vocab := e.config.Model.VocabSize
 	params.EOSTokenIDs = e.config.EOSTokenIDs
@@ -316,7 +316,7 @@ func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer
 		}
 	}
 	var err *infer.Error
-	if params.Grammar, err = e.grammar(req); params.Grammar != nil {
+	if params.Grammar, err = e.grammar(ctx, req); params.Grammar != nil {
 		params.IgnoreEOS = false // a text that is complete can do nothing but end
 	}
 	return params, err

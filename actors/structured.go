@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash"
 	"strconv"
 	"sync"
@@ -19,8 +21,8 @@ type grammars struct {
 	vocabulary func() *grammar.Vocabulary // made when it is first needed
 
 	mu     sync.Mutex
-	byKey  map[grammarKey]*grammar.Grammar
-	oldest []grammarKey // in the order of compiling
+	byKey  map[grammarKey]*compilation
+	oldest []grammarKey // those compiled, in that order
 }
 
 type grammarKey [sha256.Size]byte
@@ -33,7 +35,7 @@ const (
 
 func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *grammars {
 	return &grammars{
-		byKey: map[grammarKey]*grammar.Grammar{},
+		byKey: map[grammarKey]*compilation{},
 		vocabulary: sync.OnceValue(func() *grammar.Vocabulary {
 			tokens := make([][]byte, vocabSize) // a model may have more than its tokenizer knows
 			o := grammar.VocabularyOptions{EOS: eosTokenIDs}
@@ -49,52 +51,84 @@ func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *gr
 }
 
 // compile returns the grammar that a request asks for; nil asks for none. Its
-// errors are the client's.
-func (g *grammars) compile(s *infer.StructuredOutput) (infer.Grammar, *infer.Error) {
+// errors are the client's. It ends soon after ctx.
+func (g *grammars) compile(ctx context.Context, s *infer.StructuredOutput) (infer.Grammar, *infer.Error) {
 	if s == nil {
 		return nil, nil
 	}
-	return g.remember(keyOf(s), func() (*grammar.Grammar, error) { return compileGrammar(s) })
+	return g.remember(ctx, keyOf(s), func() (*grammar.Grammar, error) { return compileGrammar(s, ctx.Done()) })
 }
 
 // compileFrame is compile for calls.
-func (g *grammars) compileFrame(f *grammar.Frame) (infer.Grammar, *infer.Error) {
-	return g.remember(keyOfFrame(f), func() (*grammar.Grammar, error) {
-		return grammar.CompileFrame(*f, grammar.Options{Param: "tools", CacheBytes: maskCacheBytes})
+func (g *grammars) compileFrame(ctx context.Context, f *grammar.Frame) (infer.Grammar, *infer.Error) {
+	return g.remember(ctx, keyOfFrame(f), func() (*grammar.Grammar, error) {
+		return grammar.CompileFrame(*f, grammar.Options{Param: "tools", CacheBytes: maskCacheBytes, Done: ctx.Done()})
 	})
 }
 
-// remember returns the grammar of a key, which is compiled if it is not known.
-func (g *grammars) remember(key grammarKey, compile func() (*grammar.Grammar, error)) (infer.Grammar, *infer.Error) {
-	compiled := g.find(key)
-	if compiled == nil {
-		var err error
-		if compiled, err = compile(); err != nil {
-			return nil, infer.AsError(err)
+// remember returns the grammar of a key, which is compiled if it is not known. Of many
+// who ask at once one compiles; if its client leaves, another one goes on.
+func (g *grammars) remember(ctx context.Context, key grammarKey, compile func() (*grammar.Grammar, error)) (infer.Grammar, *infer.Error) {
+	for {
+		if err := givenUp(ctx); err != nil {
+			return nil, err
 		}
-		g.keep(key, compiled)
+		c, mine := g.find(key)
+		if mine {
+			g.run(key, c, compile)
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			continue // givenUp says so
+		}
+		switch {
+		case c.err == nil:
+			return &boundGrammar{c.grammar, g.vocabulary()}, nil
+		case !errors.Is(c.err, grammar.ErrGivenUp):
+			return nil, infer.AsError(c.err)
+		}
 	}
-	return &boundGrammar{compiled, g.vocabulary()}, nil
 }
 
-func (g *grammars) find(key grammarKey) *grammar.Grammar {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.byKey[key]
+// compilation is a grammar that is compiled, or will be.
+type compilation struct {
+	done    chan struct{} // closed when the rest is valid
+	grammar *grammar.Grammar
+	err     error
 }
 
-func (g *grammars) keep(key grammarKey, compiled *grammar.Grammar) {
+// find returns the compilation of a key; mine says that the caller has to run it.
+func (g *grammars) find(key grammarKey) (c *compilation, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.byKey[key] != nil {
+	if c = g.byKey[key]; c != nil {
+		return c, false
+	}
+	c = &compilation{done: make(chan struct{}), err: errors.New("compiling a grammar has panicked")}
+	g.byKey[key] = c
+	return c, true
+}
+
+// run compiles and remembers what came of it, unless that is an error.
+func (g *grammars) run(key grammarKey, c *compilation, compile func() (*grammar.Grammar, error)) {
+	defer close(c.done)
+	defer g.keep(key, c)
+	c.grammar, c.err = compile()
+}
+
+func (g *grammars) keep(key grammarKey, c *compilation) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.err != nil {
+		delete(g.byKey, key)
 		return
 	}
-	if len(g.oldest) == maxGrammars {
+	g.oldest = append(g.oldest, key)
+	if len(g.oldest) > maxGrammars {
 		delete(g.byKey, g.oldest[0])
 		g.oldest = append(g.oldest[:0], g.oldest[1:]...)
 	}
-	g.byKey[key] = compiled
-	g.oldest = append(g.oldest, key)
 }
 
 // keyOf hashes everything that tells one grammar from another, lengths included.
@@ -151,8 +185,8 @@ func (h keyHash) key() (key grammarKey) {
 	return key
 }
 
-func compileGrammar(s *infer.StructuredOutput) (*grammar.Grammar, error) {
-	o := grammar.Options{Param: s.Param, Path: s.Path, CacheBytes: maskCacheBytes}
+func compileGrammar(s *infer.StructuredOutput, done <-chan struct{}) (*grammar.Grammar, error) {
+	o := grammar.Options{Param: s.Param, Path: s.Path, CacheBytes: maskCacheBytes, Done: done}
 	switch {
 	case s.JSONObject:
 		return grammar.CompileJSONObject(o)

@@ -1,34 +1,40 @@
 package actors
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-llm/troupe/grammar"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/internal/testkit"
 )
 
 func TestGrammarsAreRemembered(t *testing.T) {
 	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens+7, []int32{testkit.EOS})
-	none, err := g.compile(nil)
+	none, err := g.compile(t.Context(), nil)
 	require.Nil(t, none)
 	require.Nil(t, err)
 	for i := range 3 * maxGrammars {
-		made, err := g.compile(&infer.StructuredOutput{Regex: fmt.Sprint("a", i%maxGrammars)})
+		made, err := g.compile(t.Context(), &infer.StructuredOutput{Regex: fmt.Sprint("a", i%maxGrammars)})
 		require.Nil(t, err)
-		again, err := g.compile(&infer.StructuredOutput{Regex: fmt.Sprint("a", i%maxGrammars)})
+		again, err := g.compile(t.Context(), &infer.StructuredOutput{Regex: fmt.Sprint("a", i%maxGrammars)})
 		require.Nil(t, err)
 		require.Same(t, made.(*boundGrammar).grammar, again.(*boundGrammar).grammar)
 	}
 	for i := range 3 * maxGrammars {
-		_, err := g.compile(&infer.StructuredOutput{Choice: []string{fmt.Sprint(i)}})
+		_, err := g.compile(t.Context(), &infer.StructuredOutput{Choice: []string{fmt.Sprint(i)}})
 		require.Nil(t, err)
 		require.LessOrEqual(t, len(g.byKey), maxGrammars)
 		require.Len(t, g.oldest, len(g.byKey))
 	}
-	_, err = g.compile(&infer.StructuredOutput{Param: "response_format", Path: "response_format.json_schema.schema", JSONSchema: []byte(`{"uniqueItems":true,"type":"array"}`)})
+	_, err = g.compile(t.Context(), &infer.StructuredOutput{Param: "response_format", Path: "response_format.json_schema.schema", JSONSchema: []byte(`{"uniqueItems":true,"type":"array"}`)})
 	require.NotNil(t, err)
 	require.Equal(t, infer.CodeInvalid, err.Code)
 	require.Equal(t, "response_format", err.Param)
@@ -54,7 +60,7 @@ func TestGrammarKeys(t *testing.T) {
 // end of the sequence only where the text is complete.
 func TestBoundGrammar(t *testing.T) {
 	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens+7, []int32{testkit.EOS})
-	made, err := g.compile(&infer.StructuredOutput{Regex: "ab?"})
+	made, err := g.compile(t.Context(), &infer.StructuredOutput{Regex: "ab?"})
 	require.Nil(t, err)
 	m := made.NewMatcher()
 	mask := make([]uint64, (testkit.NumTokens+7+63)/64)
@@ -73,4 +79,55 @@ func TestBoundGrammar(t *testing.T) {
 	m.Rollback(2)
 	require.Zero(t, m.NumAccepted())
 	require.False(t, allows(testkit.EOS))
+}
+
+// Of many who ask for the same grammar at once, one compiles it; if its client
+// leaves, another one does, and an error is for all who wait.
+func TestGrammarIsCompiledOnce(t *testing.T) {
+	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
+	regex := &infer.StructuredOutput{Regex: "a"}
+	leaving, leave := context.WithCancel(t.Context())
+	started, proceed := make(chan struct{}), make(chan struct{})
+	first := make(chan *infer.Error)
+	go func() {
+		_, err := g.remember(leaving, keyOf(regex), func() (*grammar.Grammar, error) {
+			close(started)
+			<-proceed
+			leave()
+			return nil, grammar.ErrGivenUp
+		})
+		first <- err
+	}()
+	<-started
+	var compiled atomic.Int64
+	var others sync.WaitGroup
+	for range 8 {
+		others.Go(func() {
+			_, err := g.remember(t.Context(), keyOf(regex), func() (*grammar.Grammar, error) {
+				compiled.Add(1)
+				return compileGrammar(regex, nil)
+			})
+			assert.Nil(t, err)
+		})
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := g.compile(gone, regex)
+	require.Equal(t, infer.CodeUnavailable, err.Code, "nobody waits for others who has left")
+	close(proceed)
+	require.Equal(t, infer.CodeUnavailable, (<-first).Code)
+	others.Wait()
+	require.EqualValues(t, 1, compiled.Load())
+}
+
+func TestCompilingEndsWithItsClient(t *testing.T) {
+	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &infer.StructuredOutput{JSONSchema: []byte(`{"const":"` + strings.Repeat("x", 100_000) + `"}`)}
+	_, err := g.remember(ctx, keyOf(s), func() (*grammar.Grammar, error) {
+		cancel()
+		return compileGrammar(s, ctx.Done())
+	})
+	require.Equal(t, infer.CodeUnavailable, err.Code)
+	require.Empty(t, g.byKey)
 }
