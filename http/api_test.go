@@ -134,7 +134,7 @@ func TestPanicsEndOneRequestOnly(t *testing.T) {
 	res = s.do(t, "POST", "/v1/chat/completions", chat(streamed))
 	require.True(t, strings.HasPrefix(res.body, `data: {"error":`), res.body)
 	require.True(t, strings.HasSuffix(res.body, "data: [DONE]\n\n"))
-	require.Equal(t, infer.CancelAdmin, <-broken.cancelled)
+	require.Equal(t, infer.CancelInternal, <-broken.cancelled)
 	require.Equal(t, 200, s.do(t, "GET", "/health", "").StatusCode)
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Equal(t, 2, strings.Count(log.String(), "level=ERROR msg=panic method=POST path=/v1/chat/completions id=chatcmpl-"), log.String())

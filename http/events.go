@@ -116,7 +116,7 @@ func (e *events) next() (chunk []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.server.logPanic(e.exchange, r)
-			e.call.cancel(infer.CancelAdmin)
+			e.call.cancel(infer.CancelInternal)
 			e.ended, e.exchange.streamError = true, infer.CodeInternal
 			chunk = e.writer.AppendBroken(nil, infer.Internal(errPanic))
 		}
@@ -172,8 +172,9 @@ func (e *events) write() []byte {
 func (e *events) delta(d *infer.Delta) {
 	if e.held != nil {
 		if err := e.held.addDelta(d); err != nil {
-			e.call.cancel(infer.CancelAdmin)
+			e.call.cancel(infer.CancelTooLarge)
 			f := &infer.Final{FinishReason: infer.FinishError, Err: infer.AsError(err)}
+			e.call.meter.told = f.Err
 			e.ended, e.exchange.streamError = true, f.Err.Code
 			e.buf = e.writer.AppendFinal(e.buf, f)
 			return

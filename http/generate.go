@@ -152,10 +152,12 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) (er
 			return
 		}
 		held.release()
-		if err != nil {
-			x.meter.status = problemOf(err).Status
+		if err == nil { // a panic
+			x.cancel(infer.CancelInternal)
+			return
 		}
-		x.cancel(infer.CancelAdmin)
+		x.meter.status, x.meter.told = problemOf(err).Status, infer.AsError(err)
+		x.cancel(infer.CancelTooLarge)
 	}()
 	collector := req.NewBody()
 	var pending []infer.Event

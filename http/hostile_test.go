@@ -151,8 +151,10 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	res := s.do(t, "POST", "/v1/chat/completions", chat(""))
 	require.Equal(t, 400, res.StatusCode)
 	require.Contains(t, res.body, "The answer has grown beyond 4194304 bytes, the limit of an answer in one piece: set stream: true")
-	require.Equal(t, infer.CancelAdmin, <-stream.cancelled)
-	require.Equal(t, 400, (<-log.lines).Status)
+	require.Equal(t, infer.CancelTooLarge, <-stream.cancelled)
+	record := <-log.lines
+	require.Equal(t, 400, record.Status)
+	require.Equal(t, "invalid", record.Error, "what the client was told")
 
 	whole := strings.Repeat("y", 1<<20)
 	large := start(t, http.Options{Generator: answers(text(whole), finish(""), final(1, 2)), AnswerLimit: limit})

@@ -114,7 +114,9 @@ type meter struct {
 	entry   *entry
 	call    *call
 	charged int // tokens
-	status  int // that the answer ended with before the stream did, 0 = it did not
+	// What the answer ended with before the stream did, 0 and nil = it did not.
+	status int
+	told   *infer.Error
 }
 
 // Drain implements infer.Stream.
@@ -128,7 +130,7 @@ func (m *meter) Drain(buf []infer.Event) []infer.Event {
 			if m.status == 0 && f.FinishReason == infer.FinishAbort && m.call.hasGone() {
 				m.status = metrics.StatusClientGone
 			}
-			m.entry.finished(f, m.status)
+			m.entry.finished(m.seen(f), m.status)
 			continue
 		}
 		numTokens += len(buf[i].Delta.TokenIDs)
@@ -138,6 +140,16 @@ func (m *meter) Drain(buf []infer.Event) []infer.Event {
 		k.charge(time.Now(), numTokens)
 	}
 	return buf
+}
+
+// seen is f with the error that the client was told.
+func (m *meter) seen(f *infer.Final) *infer.Final {
+	if m.told == nil {
+		return f
+	}
+	told := *f
+	told.Err = m.told
+	return &told
 }
 
 // settle reads what a reader who left has not: how the request ended.

@@ -233,7 +233,7 @@ func TestResponseThatGrowsTooLarge(t *testing.T) {
 	g := answers(text(strings.Repeat("x", size)), finish(""), final(1, 2))
 	s := start(t, http.Options{Generator: g, AnswerLimit: 4 * size})
 	res := s.do(t, "POST", "/v1/responses", `{"input":"Hi","stream":true}`)
-	require.Contains(t, res.body, `event: error`+"\n"+`data: {"type":"error","sequence_number":2,"code":"server_error",`+
+	require.Contains(t, res.body, `event: error`+"\n"+`data: {"type":"error","sequence_number":2,"code":"invalid_request_error",`+
 		`"message":"The response has grown beyond what 40000 bytes, the limit of an answer, have room for`)
 	require.Contains(t, res.body, "event: response.failed\n")
 	require.NotContains(t, res.body, "xxx")
@@ -243,4 +243,16 @@ func TestResponseThatGrowsTooLarge(t *testing.T) {
 	res = s.do(t, "POST", "/v1/responses", helloResponse, "X-Request-Id", "large")
 	require.Equal(t, 400, res.StatusCode)
 	require.Equal(t, 404, s.do(t, "GET", "/v1/responses/resp_large", "").StatusCode)
+}
+
+// TestRecordOfAStreamThatGrowsTooLarge says what its client was told.
+func TestRecordOfAStreamThatGrowsTooLarge(t *testing.T) {
+	log := newRecordLog()
+	stream := newStream("x")
+	stream.push(text(strings.Repeat("x", 1<<16)))
+	g := &fakeGenerator{generate: func(context.Context, *infer.Request) (infer.Stream, error) { return stream, nil }}
+	s := start(t, http.Options{Generator: g, AnswerLimit: 1 << 16, RequestLog: log.add(t)})
+	s.do(t, "POST", "/v1/responses", `{"input":"Hi","stream":true}`)
+	require.Equal(t, infer.CancelTooLarge, <-stream.cancelled)
+	require.Equal(t, "invalid", (<-log.lines).Error)
 }

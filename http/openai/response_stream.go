@@ -159,8 +159,8 @@ func (e *eventWriter) beginPart(dst []byte, name, itemID string) []byte {
 
 func (e *eventWriter) appendError(dst []byte, err *infer.Error) []byte {
 	p := FromError(err)
-	dst = append(e.begin(dst, "error"), `,"code":"`+responseErrorCode+`","message":`...)
-	dst = appendString(dst, p.Message)
+	dst = appendString(append(e.begin(dst, "error"), `,"code":`...), responseErrorCode(p))
+	dst = appendString(append(dst, `,"message":`...), p.Message)
 	dst = appendStringOrNull(append(dst, `,"param":`...), p.Param)
 	return append(dst, eventEnd...)
 }

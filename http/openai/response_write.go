@@ -92,7 +92,9 @@ func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer
 	dst = append(append(append(dst, `,"status":"`...), status...), `","access_programs":{"cyber":"standard"},"background":`...)
 	dst = append(appendBool(dst, c.Response.Background), `,"error":`...)
 	if f != nil && f.Err != nil {
-		dst = appendString(append(dst, `{"code":"`+responseErrorCode+`","message":`...), FromError(f.Err).Message)
+		p := FromError(f.Err)
+		dst = appendString(append(dst, `{"code":`...), responseErrorCode(p))
+		dst = appendString(append(dst, `,"message":`...), p.Message)
 		dst = append(dst, '}')
 	} else {
 		dst = append(dst, "null"...)
@@ -116,8 +118,16 @@ func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer
 	return append(dst, '}')
 }
 
-// responseErrorCode is OpenAI's word for what goes wrong in mid-generation.
-const responseErrorCode = "server_error"
+// responseErrorCode is OpenAI's word for what goes wrong in mid-generation: the
+// server's failure, or the reason of an error that is the client's to mend.
+func responseErrorCode(p Problem) string {
+	if p.Status >= firstServerStatus {
+		return "server_error"
+	}
+	return p.Reason
+}
+
+const firstServerStatus = 500
 
 // appendResponseUsage appends the bill, null while it is not known.
 func appendResponseUsage(dst []byte, f *infer.Final) []byte {
