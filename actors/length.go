@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupe-llm/troupe/infer"
 )
@@ -81,15 +82,25 @@ func (b *budget) encodeLimit(truncateRight bool) int {
 	}
 }
 
-// cut applies the request's truncation to a prompt.
+// wasted is how much more memory than it needs a prompt may keep: up to twice as
+// much, and what is not worth a copy.
+const wasted = 64
+
+// cut applies the request's truncation to a prompt. The result does not keep alive
+// what was cut off.
 func (b *budget) cut(tokenIDs []int32, truncateRight bool) []int32 {
-	if b.truncate == notGiven || len(tokenIDs) <= b.truncate {
-		return tokenIDs
+	kept := tokenIDs
+	switch {
+	case b.truncate == notGiven || len(tokenIDs) <= b.truncate:
+	case truncateRight:
+		kept = tokenIDs[:b.truncate]
+	default:
+		kept = tokenIDs[len(tokenIDs)-b.truncate:]
 	}
-	if truncateRight {
-		return tokenIDs[:b.truncate]
+	if cap(tokenIDs) > 2*len(kept)+wasted {
+		return slices.Clone(kept)
 	}
-	return tokenIDs[len(tokenIDs)-b.truncate:]
+	return kept
 }
 
 // maxTokens resolves the limit of output tokens for a prompt. numPrompt may be a

@@ -19,7 +19,7 @@ type parsing struct {
 	options  reasoning.Options
 	format   string // of calls, "" = they are not looked for
 	model    string // the model's own format, which its ids are made for
-	tools    []toolcall.Tool
+	tools    *toolcall.Set
 	single   bool     // the first call only
 	forced   bool     // all of the answer is calls: other text is the start of one that was cut
 	markers  []string // of both, which the parsers need to see
@@ -34,7 +34,11 @@ func (e *Engine) parsing(req *infer.Request, prompts []*prompt) (*parsing, *infe
 		p.markers = reasoning.Markers(p.thoughts)
 	}
 	if req.Tools != nil {
-		p.format, p.model, p.tools = e.callFormat(req.Tools), e.config.ToolCallParser, toolsOf(req.Tools)
+		p.format, p.model = e.callFormat(req.Tools), e.config.ToolCallParser
+		var err error
+		if p.tools, err = toolcall.NewSet(toolsOf(req.Tools)); err != nil {
+			return nil, infer.AsError(err)
+		}
 		p.single, p.forced = req.Tools.Single, req.Tools.Forced
 		p.markers = slices.Concat(p.markers, toolcall.Markers(p.format))
 	}
@@ -89,7 +93,7 @@ func (p *parsing) newParser() (*outputParser, error) {
 		}
 	}
 	if p.format != "" {
-		o.calls, err = toolcall.New(p.format, p.tools)
+		o.calls, err = p.tools.New(p.format)
 	}
 	return o, err
 }

@@ -23,10 +23,19 @@ func parserOf(t require.TestingT, p *parsing) *outputParser {
 	return o
 }
 
+// callsOfF is a set of one tool without parameters.
+var callsOfF = func() *toolcall.Set {
+	set, err := toolcall.NewSet([]toolcall.Tool{{Name: "f"}})
+	if err != nil {
+		panic(err)
+	}
+	return set
+}()
+
 // thinkAndCall has the output of a model that thinks and then calls f.
 var thinkAndCall = parsing{
 	thoughts: "glm45", options: reasoning.Options{Tools: true}, format: "hermes",
-	tools: []toolcall.Tool{{Name: "f"}}, markers: []string{"<tool_call>"},
+	tools: callsOfF, markers: []string{"<tool_call>"},
 }
 
 // say writes pieces so that their joined text can be compared. Ids differ from run to

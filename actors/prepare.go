@@ -82,7 +82,17 @@ func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.
 	for i := range j.sequences {
 		j.sequences[i].id = infer.SeqID(e.lastSeqID.Add(1))
 	}
+	j.request = withoutSource(req)
 	return j, nil
+}
+
+// withoutSource returns the request without what has become prompts, parameters and
+// parsing: a request that waits in the queue costs about what it keeps of its tokens.
+func withoutSource(req *infer.Request) *infer.Request {
+	kept := *req
+	kept.Chat, kept.Prompts, kept.Structured, kept.Tools, kept.BadWords = nil, nil, nil, nil, nil
+	kept.Sampling = infer.SamplingParams{} // the sequences have theirs
+	return &kept
 }
 
 func newJob(req *infer.Request, stops []string) *job {

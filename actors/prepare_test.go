@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -119,4 +120,53 @@ func TestAHopelessConversationIsNotRendered(t *testing.T) {
 	j, err = e.prepare(context.Background(), req)
 	require.Nil(t, err, "nor does what is cut")
 	require.Equal(t, 5, j.numPromptTokens)
+}
+
+// A request that waits costs about what it keeps of its prompt, not what came with it.
+func TestPreparedRequestsAreSmall(t *testing.T) {
+	const numRequests, promptBytes, numKept = 32, 256 << 10, 16
+	e := preparing(func(c *Config) {
+		template, err := chat.Parse("{{ messages[0].content }}", chat.Options{})
+		require.NoError(t, err)
+		c.ReasoningParser, c.Template = "glm45", template
+	})
+	kept := numKept
+	requests := map[string]func() *infer.Request{
+		"text": func() *infer.Request { return testkit.Completion(strings.Repeat("x", promptBytes), 8) },
+		"ids": func() *infer.Request {
+			req := testkit.Completion("", 8)
+			req.Prompts[0].TokenIDs = make([]int32, promptBytes/4)
+			return req
+		},
+		"conversation": func() *infer.Request {
+			req := testkit.Completion("", 8)
+			req.Prompts, req.Chat = nil, &infer.ChatInput{Messages: []json.RawMessage{[]byte(`{"role":"user","content":"` + strings.Repeat("x", promptBytes) + `"}`)}}
+			return req
+		},
+	}
+	for name, request := range requests {
+		for _, right := range []bool{false, true} {
+			jobs := []*job{}
+			before := heapInUse()
+			for range numRequests {
+				req := request()
+				req.TruncatePromptTokens, req.TruncateRight = &kept, right
+				j, err := e.prepare(context.Background(), req)
+				require.Nil(t, err)
+				require.Len(t, j.sequences[0].prompt.tokenIDs, numKept)
+				jobs = append(jobs, j)
+			}
+			each := (heapInUse() - before) / numRequests
+			require.Less(t, each, int64(16<<10), "%s, right %v", name, right)
+			runtime.KeepAlive(jobs)
+		}
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC() // what pools still held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

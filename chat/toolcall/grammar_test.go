@@ -156,22 +156,3 @@ func TestPythonicValuesComeBack(t *testing.T) {
 		require.JSONEq(t, string(want), calls[0].Arguments)
 	})
 }
-
-func TestListSchema(t *testing.T) {
-	recursive := `{"$defs":{"n":{"properties":{"next":{"$ref": "#/$defs/n"}, "$ref": {"enum":["$ref","#"]}}}}, "$ref" : "#/$defs/n", "not":[{"$ref":"#"}, "$ref", "#/x"], "x":{"$ref":"other"}}`
-	schema, err := toolcall.ListSchema([]toolcall.Tool{{Name: "a"}, {Name: "b", Parameters: json.RawMessage(recursive)}}, toolcall.Choice{}, true)
-	require.NoError(t, err)
-	at := "#/items/anyOf/1/properties/parameters"
-	require.Equal(t, `{"type": "array", "minItems": 1, "items": {"anyOf": [`+
-		`{"type": "object", "properties": {"name": {"const": "a"}, "parameters": {"type": "object", "properties": {}}}, "required": ["name", "parameters"], "additionalProperties": false}, `+
-		`{"type": "object", "properties": {"name": {"const": "b"}, "parameters": {"$defs":{"n":{"properties":{"next":{"$ref": "`+at+`/$defs/n"}, "$ref": {"enum":["$ref","#"]}}}}, "$ref" : "`+at+`/$defs/n", "not":[{"$ref":"`+at+`"}, "$ref", "#/x"], "x":{"$ref":"other"}}}, `+
-		`"required": ["name", "parameters"], "additionalProperties": false}]}}`, string(schema))
-
-	schema, err = toolcall.ListSchema(tools, toolcall.Choice{Name: "add"}, true)
-	require.NoError(t, err)
-	require.Contains(t, string(schema), `"maxItems": 1`)
-	require.NotContains(t, string(schema), "now")
-
-	_, err = toolcall.ListSchema(tools, toolcall.Choice{Name: "bob"}, true)
-	require.Error(t, err)
-}

@@ -25,7 +25,7 @@ func trimBlanks(s string) string { return strings.TrimLeft(s, " \n\t\r") }
 
 // sink collects the events of a machine.
 type sink struct {
-	tools map[string]*Tool
+	tools map[string]*Tool // by name; not ours to change
 
 	events []Event
 	text   []byte // of kind kind, not yet an event
@@ -39,14 +39,6 @@ type sink struct {
 	blanks []byte
 	fresh  bool   // nothing but blanks since the start or the last call
 	quiet  string // what else counts as white space behind a call
-}
-
-func newSink(tools []Tool) *sink {
-	s := &sink{tools: map[string]*Tool{}, fresh: true}
-	for i, t := range tools {
-		s.tools[t.Name] = &tools[i]
-	}
-	return s
 }
 
 // known says whether a tool has the name.

@@ -96,17 +96,39 @@ func Formats() []string {
 	return names
 }
 
+// Set is the tools of one request, validated once for all its outputs. It does not
+// change and is safe for concurrent use.
+type Set struct{ byName map[string]*Tool }
+
+// NewSet validates tools. The error is an *infer.Error.
+func NewSet(tools []Tool) (*Set, error) {
+	if err := validate(tools); err != nil {
+		return nil, err
+	}
+	s := &Set{byName: make(map[string]*Tool, len(tools))}
+	for i, t := range tools {
+		s.byName[t.Name] = &tools[i]
+	}
+	return s, nil
+}
+
 // New returns a parser for one output in a format. The error is an *infer.Error.
-func New(format string, tools []Tool) (Parser, error) {
+func (s *Set) New(format string) (Parser, error) {
 	build, err := lookup(format)
 	if err != nil {
 		return nil, err
 	}
-	if err := validate(tools); err != nil {
+	out := &sink{tools: s.byName, fresh: true}
+	return &parser{sink: out, machine: build(out)}, nil
+}
+
+// New is [NewSet] and [Set.New], for tools that are used once.
+func New(format string, tools []Tool) (Parser, error) {
+	set, err := NewSet(tools)
+	if err != nil {
 		return nil, err
 	}
-	s := newSink(tools)
-	return &parser{sink: s, machine: build(s)}, nil
+	return set.New(format)
 }
 
 func lookup(format string) (func(*sink) machine, error) {

@@ -266,3 +266,15 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// One set serves many outputs at once.
+func TestSetIsShared(t *testing.T) {
+	set, err := toolcall.NewSet(tools)
+	require.NoError(t, err)
+	n := testing.AllocsPerRun(10, func() { _, _ = set.New("hermes") })
+	require.Less(t, n, 10.0, "nothing is validated again, whatever the tools are")
+	_, err = set.New("unheard of")
+	require.Error(t, err)
+	_, err = toolcall.NewSet([]toolcall.Tool{{Name: "f", Parameters: json.RawMessage("{")}})
+	require.Error(t, err)
+}
