@@ -2,13 +2,16 @@
 // façade. Read it in the order of a request's life:
 //
 //	Engine.Generate      template, tokens, lengths, admission. No actor yet: a refusal
-//	                     is a plain error (engine.go, prepare.go, length.go, admission.go)
+//	                     is a plain error (engine.go, prepare.go, length.go, admission.go);
+//	                     what the output must be like (structured.go, calls.go, thinking.go)
 //	SupervisorActor      parent of all; spreads sequences over the batchers and
 //	                     replaces one that died (supervisor.go)
-//	├─ BatcherActor      one per device: scheduler and runner (batcher.go, device.go)
+//	├─ BatcherActor      one per device: scheduler and runner (batcher.go, device.go,
+//	│                    watchdog.go); who broke a step (blame.go)
 //	└─ RequestActor      one per request: ends the stream, books it (request.go)
 //	   └─ SequenceActor  one per prompt and choice: its tokens and its text
-//	                     (sequence.go, transcript.go)
+//	                     (sequence.go, transcript.go); thoughts, answer and calls told
+//	                     apart (parsing.go)
 //
 // What decides is pure and has no actor in it: scheduler, transcript, budget,
 // admission, blame. What acts is a type switch with one call per message; all

@@ -110,10 +110,11 @@ func (m *thinkingMatcher) Rollback(n int) {
 		return
 	}
 	m.tokens, m.ended = m.tokens[:len(m.tokens)-n], false // the token that ended them was the last
-	m.text = m.text[:0:len(m.text)]
+	end := 0
 	if k := len(m.tokens); k > 0 {
-		m.text = m.text[:m.tokens[k-1]]
+		end = m.tokens[k-1]
 	}
+	m.text = m.text[:end]
 }
 
 // NumAccepted implements infer.Matcher.
