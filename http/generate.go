@@ -47,7 +47,7 @@ func (s *Server) generate(path string, p parse) fiber.Handler {
 			return err
 		}
 		admitted = true
-		call.meter = &meter{Stream: s.keep(req, x.key, call, stream), entry: e, call: call}
+		call.meter = &meter{Stream: stream, entry: e, call: call}
 		call.attach(call.meter)
 		switch {
 		case req.Response != nil && req.Response.Background:
@@ -97,7 +97,11 @@ func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*open
 	if len(req.Ignored) > 0 {
 		s.opts.Logger.LogAttrs(context.Background(), slog.LevelDebug, "fields without effect", append(x.logAttrs(), slog.Any("fields", req.Ignored))...)
 	}
-	stream, err := s.opts.Generator.Generate(call.ctx, req.Request)
+	kept, err := s.reserve(req, x.key, call)
+	if err != nil {
+		return nil, nil, err
+	}
+	stream, err := s.submit(req, call, kept)
 	return req, stream, err
 }
 

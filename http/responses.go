@@ -53,30 +53,63 @@ func (s *Server) prepareResponse(req *openai.Call, k *key) error {
 	return req.Follow(kept.end.messages)
 }
 
-// keep makes a stream whose response is kept, if it shall be; else it returns
-// stream itself.
-func (s *Server) keep(req *openai.Call, k *key, c *call, stream infer.Stream) infer.Stream {
-	if req.Response == nil || !req.Response.Store {
-		return stream
+// reserve makes room for a response that shall be kept; nil if it shall not, or the
+// store is full and its client waits for it anyway.
+func (s *Server) reserve(req *openai.Call, k *key, c *call) (*keptResponse, error) {
+	r := req.Response
+	if r == nil || !r.Store {
+		return nil, nil
 	}
-	body := req.NewResponseBody()
 	kept := &keptResponse{
-		id: req.Reply.ID, owner: k, since: time.Now(), over: make(chan struct{}), cancel: c.cancel, isBackground: req.Response.Background,
-		started: body.AppendStarted(nil), input: req.Response.Input(),
+		id: req.Reply.ID, owner: k, since: time.Now(), over: make(chan struct{}), cancel: c.cancel, isBackground: r.Background,
+		started: req.NewResponseBody().AppendStarted(nil), input: r.TakeInput(), working: r.NumBytes(),
 	}
-	s.responses.add(kept)
-	return &keeper{Stream: stream, store: &s.responses, kept: kept, body: body, held: s.newHeld()}
+	err := s.responses.add(kept)
+	switch {
+	case err == nil:
+		return kept, nil
+	case r.Background:
+		return nil, err
+	}
+	r.Store = false
+	r.Forget()
+	return nil, nil
+}
+
+// submit hands a request to the generator. The stream keeps the response made of it,
+// unless kept is nil.
+func (s *Server) submit(req *openai.Call, c *call, kept *keptResponse) (stream infer.Stream, err error) {
+	if kept != nil {
+		defer func() {
+			if stream == nil {
+				s.responses.drop(kept)
+			}
+		}()
+	}
+	made, err := s.opts.Generator.Generate(c.ctx, req.Request)
+	switch {
+	case err != nil:
+		return nil, err
+	case kept == nil:
+		return made, nil
+	}
+	return &keeper{Stream: made, store: &s.responses, kept: kept, body: req.NewResponseBody(), held: s.newHeld()}, nil
 }
 
 // keeper is a stream that keeps the response made of it. It sees every event,
 // whoever reads them and however the request ends.
 type keeper struct {
 	infer.Stream
-	store *responseStore
-	kept  *keptResponse
-	body  *openai.ResponseBody // nil = it has grown too large to be kept
-	held  *held                // until the store counts it
+	store   *responseStore
+	kept    *keptResponse
+	body    *openai.ResponseBody // nil = it is over, or is not kept any more
+	held    *held                // until the store counts it
+	charged int                  // bytes of output that the store knows of
+	isFull  bool                 // no more output is taken; in the background only
 }
+
+// growStep is how much output comes together before the store is told of it.
+const growStep = 16 << 10
 
 // Drain implements infer.Stream.
 func (k *keeper) Drain(buf []infer.Event) []infer.Event {
@@ -87,7 +120,10 @@ func (k *keeper) Drain(buf []infer.Event) []infer.Event {
 			k.finish(f)
 			continue
 		}
-		if err := k.held.addDelta(&buf[i].Delta); err != nil {
+		if k.isFull {
+			continue
+		}
+		if !k.hasRoom(&buf[i].Delta) {
 			k.giveUp()
 			continue
 		}
@@ -96,14 +132,37 @@ func (k *keeper) Drain(buf []infer.Event) []infer.Event {
 	return buf
 }
 
-// giveUp forgets the response, whose client gets it all the same.
+func (k *keeper) hasRoom(d *infer.Delta) bool {
+	if k.held.addDelta(d) != nil {
+		return false
+	}
+	more := k.held.size - k.charged
+	if more < growStep {
+		return true
+	}
+	k.charged += more
+	return k.store.grow(k.kept, more)
+}
+
+// giveUp forgets the response, whose client gets it all the same. One in the
+// background ends: nobody else reads it.
 func (k *keeper) giveUp() {
+	if k.kept.isBackground {
+		k.isFull = true
+		k.kept.cancel(infer.CancelTooLarge)
+		return
+	}
 	k.body = nil
 	k.held.release()
 	k.store.drop(k.kept)
 }
 
 func (k *keeper) finish(f *infer.Final) {
+	if k.isFull { // whatever became of the rest
+		full := *f
+		full.FinishReason, full.Err = infer.FinishError, infer.Errorf(infer.CodeInvalid, "max_output_tokens", "The response has grown beyond what is kept: ask for fewer tokens (max_output_tokens)")
+		f = &full
+	}
 	end := responseEnd{body: k.body.AppendBody(nil, f)}
 	if f.Err == nil && f.FinishReason != infer.FinishAbort {
 		end.messages = k.body.Conversation()

@@ -3,6 +3,7 @@ package http
 import (
 	"container/list"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,8 +11,13 @@ import (
 )
 
 // What is kept of each key's responses: at most so many, so many bytes, and for
-// so long. The oldest go first, and no key can push out another's.
+// so long. The oldest that are over go first, and no key can push out another's.
+// Those in progress stay, and new ones have to wait.
 const (
+	maxRunningResponses    = 256 // in progress, of one key
+	maxAllRunningResponses = 1024
+	maxAllRunningBytes     = 4 * maxKeptBytes
+
 	maxKeptResponses = 1024
 	maxKeptBytes     = 64 << 20
 	responseLife     = 24 * time.Hour
@@ -25,6 +31,15 @@ type responseStore struct {
 
 	mu      sync.Mutex
 	shelves map[*key]*shelf // nil key = clients without one
+	running running         // of all keys
+}
+
+// running is what responses in progress take, also those that were removed.
+type running struct{ num, numBytes int }
+
+func (n *running) add(num, numBytes int) {
+	n.num += num
+	n.numBytes += numBytes
 }
 
 // shelf is the responses of one key.
@@ -32,6 +47,7 @@ type shelf struct {
 	byID     map[string]*list.Element
 	order    *list.List // of *keptResponse, oldest first
 	numBytes int
+	running  running
 }
 
 // keptResponse is a response in the store, in progress until end is set. What its
@@ -50,6 +66,7 @@ type keptResponse struct {
 	cancel   func(infer.CancelReason) // nil when it is over
 	end      responseEnd
 	numBytes int // that it is charged with
+	working  int // bytes that it needs while it is in progress: its conversation, and the output so far
 }
 
 // responseEnd is what remains of a response that is over.
@@ -66,8 +83,10 @@ func (r *keptResponse) body() []byte {
 }
 
 func (r *keptResponse) size() int {
-	return responseOverhead + len(r.id) + len(r.started) + len(r.end.body) + totalLen(r.input) + totalLen(r.end.messages)
+	return responseOverhead + len(r.id) + len(r.started) + len(r.end.body) + totalLen(r.input) + totalLen(r.end.messages) + r.working
 }
+
+func (r *keptResponse) isOver() bool { return r.end.body != nil }
 
 // totalLen is the memory of a list, with the 24 bytes that each slice takes.
 func totalLen(parts []json.RawMessage) int {
@@ -78,10 +97,14 @@ func totalLen(parts []json.RawMessage) int {
 	return n
 }
 
-// add puts a response in progress on its owner's shelf; it replaces one of the same id.
-func (s *responseStore) add(r *keptResponse) {
+// add puts a response in progress on its owner's shelf; it replaces one of the same
+// id, unless nobody would see the end of that one. The error says that there is no room.
+func (s *responseStore) add(r *keptResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, f := range s.shelves {
+		f.trim(r.since)
+	}
 	if s.shelves == nil {
 		s.shelves = make(map[*key]*shelf)
 	}
@@ -90,23 +113,81 @@ func (s *responseStore) add(r *keptResponse) {
 		f = &shelf{byID: make(map[string]*list.Element), order: list.New()}
 		s.shelves[r.owner] = f
 	}
+	if e := f.byID[r.id]; e != nil {
+		if old := e.Value.(*keptResponse); old.isBackground && !old.isOver() {
+			return infer.Errorf(infer.CodeInvalid, "background", "Response with id '%s' is in progress: send another X-Request-Id", r.id[:min(len(r.id), maxIDShown)])
+		}
+	}
+	if err := s.room(f, 1, r.size()); err != nil {
+		return err
+	}
 	f.remove(r.id)
 	f.byID[r.id] = f.order.PushBack(r)
 	f.charge(r)
+	s.running.add(1, r.numBytes)
+	f.running.add(1, r.numBytes)
 	f.trim(r.since)
+	return nil
+}
+
+// room checks that num more responses and so many bytes may be in progress.
+func (s *responseStore) room(f *shelf, num, numBytes int) error {
+	refuse := func(code infer.Code, what string, limit int) error {
+		return &infer.Error{Code: code, Param: "background", RetryAfter: time.Second,
+			Message: fmt.Sprintf("Too many responses are in progress: the limit is %d %s. Retry when some are over.", limit, what)}
+	}
+	switch {
+	case f.running.num+num > maxRunningResponses:
+		return refuse(infer.CodeRateLimited, "per key", maxRunningResponses)
+	case f.running.numBytes+numBytes > maxKeptBytes:
+		return refuse(infer.CodeRateLimited, "bytes per key", maxKeptBytes)
+	case s.running.num+num > maxAllRunningResponses:
+		return refuse(infer.CodeOverloaded, "in all", maxAllRunningResponses)
+	case s.running.numBytes+numBytes > maxAllRunningBytes:
+		return refuse(infer.CodeOverloaded, "bytes in all", maxAllRunningBytes)
+	}
+	return nil
+}
+
+// grow charges a response in progress with numBytes more, and reports whether there
+// was room.
+func (s *responseStore) grow(r *keptResponse, numBytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.shelves[r.owner]
+	if s.room(f, 0, numBytes) != nil {
+		return false
+	}
+	r.working += numBytes
+	r.numBytes += numBytes
+	s.running.add(0, numBytes)
+	f.running.add(0, numBytes)
+	if f.has(r) {
+		f.numBytes += numBytes
+		f.trim(time.Now())
+	}
+	return true
 }
 
 // finish sets a response's end. One that was removed meanwhile is not kept.
 func (s *responseStore) finish(r *keptResponse, end responseEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.end, r.started, r.cancel = end, nil, nil // cancel holds the call and its connection
-	close(r.over)
-	f := s.shelves[r.owner]
-	if e := f.byID[r.id]; e != nil && e.Value == r {
+	f := s.ended(r)
+	r.end, r.started, r.cancel, r.working = end, nil, nil, 0 // cancel holds the call and its connection
+	if f.has(r) {
 		f.charge(r)
 		f.trim(time.Now())
 	}
+}
+
+// ended notes that a response is no longer in progress.
+func (s *responseStore) ended(r *keptResponse) *shelf {
+	close(r.over)
+	f := s.shelves[r.owner]
+	s.running.add(-1, -r.numBytes)
+	f.running.add(-1, -r.numBytes)
+	return f
 }
 
 // drop takes a response off its shelf, unless another one has its place; those who
@@ -114,9 +195,7 @@ func (s *responseStore) finish(r *keptResponse, end responseEnd) {
 func (s *responseStore) drop(r *keptResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(r.over)
-	f := s.shelves[r.owner]
-	if e := f.byID[r.id]; e != nil && e.Value == r {
+	if f := s.ended(r); f.has(r) {
 		f.remove(r.id)
 	}
 }
@@ -152,7 +231,7 @@ func (s *responseStore) cancelAll(reason infer.CancelReason) {
 	defer s.mu.Unlock()
 	for _, f := range s.shelves {
 		for e := f.order.Front(); e != nil; e = e.Next() {
-			if r := e.Value.(*keptResponse); r.end.body == nil {
+			if r := e.Value.(*keptResponse); !r.isOver() {
 				r.cancel(reason)
 			}
 		}
@@ -175,13 +254,23 @@ func (f *shelf) remove(id string) {
 	f.numBytes -= f.order.Remove(e).(*keptResponse).numBytes
 }
 
-// trim drops what is too old, and the oldest while there is too much.
+// has reports whether r itself is on the shelf.
+func (f *shelf) has(r *keptResponse) bool {
+	e := f.byID[r.id]
+	return e != nil && e.Value == r
+}
+
+// trim drops what is too old, and the oldest while there is too much; what is in
+// progress stays.
 func (f *shelf) trim(now time.Time) {
-	for e := f.order.Front(); e != nil; e = f.order.Front() {
+	for e := f.order.Front(); e != nil; {
 		r := e.Value.(*keptResponse)
 		if f.order.Len() <= maxKeptResponses && f.numBytes <= maxKeptBytes && now.Sub(r.since) <= responseLife {
 			return
 		}
-		f.remove(r.id)
+		e = e.Next()
+		if r.isOver() {
+			f.remove(r.id)
+		}
 	}
 }

@@ -256,3 +256,43 @@ func TestRecordOfAStreamThatGrowsTooLarge(t *testing.T) {
 	require.Equal(t, infer.CancelTooLarge, <-stream.cancelled)
 	require.Equal(t, "invalid", (<-log.lines).Error)
 }
+
+func TestResponsesInTheBackgroundAreBounded(t *testing.T) {
+	g := &fakeGenerator{generate: func(_ context.Context, r *infer.Request) (infer.Stream, error) { return newStream(r.ID), nil }}
+	s := start(t, http.Options{Generator: g, ResponseStore: true})
+	const body = `{"input":"Hi","background":true}`
+	first := s.do(t, "POST", "/v1/responses", body)
+	res := first
+	accepted := 0
+	for ; res.StatusCode == 200; accepted++ {
+		res = s.do(t, "POST", "/v1/responses", body)
+	}
+	require.Equal(t, 256, accepted)
+	require.Equal(t, 429, res.StatusCode, res.body)
+	require.Equal(t, "1", res.Header.Get("Retry-After"))
+	require.Contains(t, res.body, "the limit is 256 per key")
+	require.Equal(t, 200, s.do(t, "POST", "/v1/responses/"+parseObj(t, first.body)["id"].(string)+"/cancel", "").StatusCode)
+	require.Equal(t, 200, s.do(t, "POST", "/v1/responses", body).StatusCode)
+}
+
+func TestUnknownMembersOfItemsAreNotKept(t *testing.T) {
+	s := start(t, http.Options{ResponseStore: true})
+	res := s.do(t, "POST", "/v1/responses", `{"input":[{"id":"m","type":"message","role":"user","content":"Hi","junk":"x"}]}`)
+	items := parseObj(t, s.do(t, "GET", "/v1/responses/"+parseObj(t, res.body)["id"].(string)+"/input_items", "").body)["data"].([]any)
+	require.Equal(t, obj{"id": "m", "type": "message", "role": "user", "content": "Hi"}, items[0])
+}
+
+// TestBackgroundResponseThatGrowsTooLarge ends: nobody would read the rest.
+func TestBackgroundResponseThatGrowsTooLarge(t *testing.T) {
+	g, streams := hangs()
+	s := start(t, http.Options{Generator: g, ResponseStore: true, AnswerLimit: 1000})
+	res := s.do(t, "POST", "/v1/responses", `{"input":"Hi","background":true}`)
+	stream := <-streams
+	stream.push(text("a"))
+	stream.push(text(strings.Repeat("x", 2000)))
+	require.Equal(t, infer.CancelTooLarge, <-stream.cancelled)
+	require.Eventually(t, func() bool {
+		got := s.do(t, "GET", "/v1/responses/"+parseObj(t, res.body)["id"].(string), "").body
+		return parseObj(t, got)["status"] == "failed" && strings.Contains(got, "max_output_tokens")
+	}, 30*time.Second, time.Millisecond)
+}

@@ -12,27 +12,42 @@ import (
 // Forget drops what only a response that is kept needs.
 func (r *Response) Forget() { r.dialogue, r.input = nil, nil }
 
-// Input returns the items of the input, each with an id: its own or a new one.
-func (r *Response) Input() []json.RawMessage {
+// NumBytes is the memory of the conversation, about.
+func (r *Response) NumBytes() int {
+	n := len(r.instructions) + len(r.settings.json) + len(r.settings.templateTools)
+	for _, list := range [][]json.RawMessage{r.dialogue, r.input} {
+		for _, raw := range list {
+			n += len(raw)
+		}
+	}
+	return n
+}
+
+// keptFields are the members of items that have a meaning: others are not kept.
+var keptFields = []string{"type", "role", "content", "status", "name", "arguments", "call_id", "output", "summary", "encrypted_content", "tool_calls", "tool_call_id"}
+
+// TakeInput returns the items of the input, each with an id: its own or a new one.
+// The response has them no more.
+func (r *Response) TakeInput() []json.RawMessage {
 	list := make([]json.RawMessage, len(r.input))
 	for i, raw := range r.input {
 		o := parseObject(raw, "")
 		id := or(o.str("id"), "")
-		if id != "" && o.err == nil {
-			list[i] = raw
-			continue
+		if id == "" {
+			id = "in_" + r.newID + strconv.Itoa(i)
 		}
-		dst := appendString([]byte(`{"id":`), "in_"+r.newID+strconv.Itoa(i))
+		dst := appendString([]byte(`{"id":`), id)
 		if !o.has("type") { // a message may leave it out
 			dst = append(dst, `,"type":"message"`...)
 		}
 		for name, value := range members(raw) {
-			if name != "id" {
+			if slices.Contains(keptFields, name) {
 				dst = append(append(appendString(append(dst, ','), name), ':'), value...)
 			}
 		}
 		list[i] = append(dst, '}')
 	}
+	r.input = nil
 	return list
 }
 

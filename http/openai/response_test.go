@@ -186,7 +186,7 @@ func TestResponseFollowsAnother(t *testing.T) {
 func TestInputItemPages(t *testing.T) {
 	call, err := openai.ParseResponse([]byte(`{"input":[{"role":"user","content":"a"},{"id":"x","type":"message","role":"user","content":"b"},{"role":"user","content":"c"}]}`), profile(), envelope())
 	require.NoError(t, err)
-	items := call.Response.Input()
+	items := call.Response.TakeInput()
 	for query, want := range map[string]string{
 		"":                       `in_01232 x in_01230|false`,
 		"order=asc&limit=2":      `in_01230 x|true`,
@@ -232,7 +232,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		checkCall(t, call)
 		require.NotEmpty(t, call.Request.Chat.Messages)
-		for _, raw := range append(append(call.Response.Input(), call.Request.Chat.Messages...), orEmpty(call.Request.Chat.Tools), orEmpty(call.Request.Chat.TemplateKwargs)) {
+		for _, raw := range append(append(call.Response.TakeInput(), call.Request.Chat.Messages...), orEmpty(call.Request.Chat.Tools), orEmpty(call.Request.Chat.TemplateKwargs)) {
 			require.True(t, json.Valid(raw), "%s", raw)
 		}
 		responseEvents(t, call, finalOf(infer.FinishStop), infer.Delta{Text: "x", FinishReason: infer.FinishStop})
