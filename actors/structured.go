@@ -23,14 +23,16 @@ type grammars struct {
 	mu     sync.Mutex
 	byKey  map[grammarKey]*compilation
 	oldest []grammarKey // those compiled, in that order
+	bytes  int          // of those, as grammar.Size has it
 }
 
 type grammarKey [sha256.Size]byte
 
-// maxGrammars bounds the grammars remembered, and maskCacheBytes the masks that each keeps.
+// maxGrammars and maxGrammarBytes bound the grammars remembered, and maskCacheBytes the masks that each keeps.
 const (
-	maxGrammars    = 64
-	maskCacheBytes = 2 << 20
+	maxGrammars     = 64
+	maxGrammarBytes = 256 << 20
+	maskCacheBytes  = 2 << 20
 )
 
 func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *grammars {
@@ -125,7 +127,9 @@ func (g *grammars) keep(key grammarKey, c *compilation) {
 		return
 	}
 	g.oldest = append(g.oldest, key)
-	if len(g.oldest) > maxGrammars {
+	g.bytes += c.grammar.Size()
+	for len(g.oldest) > maxGrammars || g.bytes > maxGrammarBytes {
+		g.bytes -= g.byKey[g.oldest[0]].grammar.Size()
 		delete(g.byKey, g.oldest[0])
 		g.oldest = append(g.oldest[:0], g.oldest[1:]...)
 	}

@@ -30,16 +30,20 @@ func (b *builder) analyse() {
 	fix(b.productive, b.base, func(i int) bool { return b.isProductive(b.exprs[i]) })
 	// A few passes raise the lower bounds far enough: they only sharpen caches.
 	b.least = make([]int, n)
-	for range 4 {
-		b.bytes = map[*expr]int{}
-		for i := n - 1; i >= 0; i-- {
-			b.least[i] = 1
-			if i >= b.base {
-				b.least[i] = b.shortest(b.exprs[i])
+	for i := range b.base {
+		b.least[i] = 1
+	}
+	b.bytes = map[*expr]int{}
+	for pass, changed := 0, true; changed && pass < 4; pass++ {
+		changed = false
+		clear(b.bytes)
+		for i := n - 1; i >= b.base; i-- {
+			if least := b.shortest(b.exprs[i]); least != b.least[i] {
+				b.least[i], changed = least, true
 			}
 		}
 	}
-	b.bytes = map[*expr]int{}
+	clear(b.bytes)
 }
 
 // shortest returns a lower bound for the bytes of a text of e.
@@ -159,7 +163,7 @@ func (b *builder) nonEmpty(e *expr) *expr {
 	}
 	b.spend(20)
 	if b.steps++; b.steps > maxSteps {
-		panic(tooLarge{})
+		panic(tooLarge{maxSteps, "steps"})
 	}
 	out, ok := b.filled[e]
 	if !ok {

@@ -27,6 +27,9 @@ type builder struct {
 	proven   map[*expr]bool   // found productive
 	inLoop   int32            // the loop that is being lowered, -1 = none
 	merged   map[string]int32 // splits and tables, by what they lead to
+	indexes  map[[256]uint8]tableIndex
+	numbers  map[string]*expr // calls of the rules of numbers, by what bounds them
+	size     int              // bytes of tables and splits, of maxProgramBytes
 	budget   int              // nodes that determinise may still add
 }
 
@@ -36,7 +39,7 @@ func newBuilder(o Options) *builder { return from(prelude(), o) }
 func from(p *program, o Options) *builder {
 	b := &builder{
 		meter: &meter{done: o.Done}, opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
-		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, filled: map[*expr]*expr{}, inLoop: -1, merged: map[string]int32{},
+		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, filled: map[*expr]*expr{}, inLoop: -1, merged: map[string]int32{}, indexes: map[[256]uint8]tableIndex{}, numbers: map[string]*expr{},
 	}
 	b.program = program{
 		nodes: slices.Clone(p.nodes), tables: slices.Clone(p.tables), splits: slices.Clone(p.splits),
@@ -70,16 +73,27 @@ func (b *builder) step() error {
 }
 
 // tooLarge travels as a panic from deep inside lower up to build.
-type tooLarge struct{}
+type tooLarge struct {
+	limit int
+	of    string
+}
+
+// hold counts bytes of the machine.
+func (b *builder) hold(bytes int) {
+	if b.size += bytes; b.size > maxProgramBytes-nodeBytes*maxNodes {
+		panic(tooLarge{maxProgramBytes, "bytes"})
+	}
+}
 
 // build lowers all rules and makes the text start at rule root.
 func (b *builder) build(root int) (p *program, err *infer.Error) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(tooLarge); !ok {
+			e, ok := r.(tooLarge)
+			if !ok {
 				panic(r)
 			}
-			err = b.opts.invalid("", "the machine needs more than the limits of %d nodes and %d steps", maxNodes, maxSteps)
+			err = b.opts.invalid("", "the machine needs more than the limit of %d %s", e.limit, e.of)
 		}
 	}()
 	b.analyse()
@@ -107,7 +121,7 @@ func (b *builder) build(root int) (p *program, err *infer.Error) {
 
 func (b *builder) emit(n node) int32 {
 	if len(b.nodes) >= maxNodes {
-		panic(tooLarge{})
+		panic(tooLarge{maxNodes, "nodes"})
 	}
 	b.nodes = append(b.nodes, n)
 	b.loopOf = append(b.loopOf, b.inLoop)
@@ -138,6 +152,7 @@ func (b *builder) split(targets []int32) int32 {
 	if pc, ok := b.merged[key]; ok {
 		return pc
 	}
+	b.hold(splitBytes + 4*len(targets))
 	b.splits = append(b.splits, targets)
 	pc := b.emit(node{op: opSplit, arg: int32(len(b.splits) - 1)})
 	b.merged[key] = pc
@@ -223,13 +238,13 @@ func (b *builder) lowerSet(s *byteSet, next int32) int32 {
 	if count == hi-lo+1 {
 		return b.intern(node{op: opRange, lo: byte(lo), hi: byte(hi), next: next})
 	}
-	t := table{targets: []int32{failNode, next}}
+	var index [256]uint8
 	for i := range 256 {
 		if s.has(byte(i)) {
-			t.index[i] = 1
+			index[i] = 1
 		}
 	}
-	return b.internTable(t)
+	return b.internTable(&index, []int32{failNode, next})
 }
 
 // unrolled is up to how many nodes a repetition may become copies instead of a
@@ -252,6 +267,7 @@ func (b *builder) lowerRepeat(e *expr, next int32) int32 {
 	}
 	if hi < 0 {
 		head := b.emit(node{op: opSplit, arg: int32(len(b.splits))})
+		b.hold(splitBytes + 8)
 		b.splits = append(b.splits, nil)
 		first := b.lower(body, head)
 		b.splits[b.nodes[head].arg] = []int32{first, next}

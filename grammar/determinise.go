@@ -14,16 +14,16 @@ func (b *builder) determinise() {
 	b.budget = min(maxNodes-len(b.nodes), 4*(len(b.nodes)-int(b.shared))+1_000)
 	inner := b.innerSplits()
 	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
-		if b.nodes[pc].op == opSplit && b.budget > 0 && !inner[pc] {
+		if b.nodes[pc].op == opSplit && b.affords() && (int(pc) >= len(inner) || !inner[pc]) {
 			b.mergeSplit(pc)
 		}
 	}
 }
 
-// innerSplits returns the splits that only other splits lead to: no thread is
-// ever there alone.
-func (b *builder) innerSplits() map[int32]bool {
-	landed := map[int32]bool{}
+// innerSplits says of every node whether it is a split that only other splits
+// lead to: no thread is ever there alone.
+func (b *builder) innerSplits() []bool {
+	landed := make([]bool, len(b.nodes))
 	for _, r := range b.rules {
 		landed[r] = true
 	}
@@ -33,20 +33,25 @@ func (b *builder) innerSplits() map[int32]bool {
 	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
 		switch n := &b.nodes[pc]; n.op {
 		case opRange, opCall:
-			landed[n.next] = true
+			if n.next >= 0 {
+				landed[n.next] = true
+			}
 		case opTable:
 			for _, t := range b.tables[n.arg].targets {
 				landed[t] = true
 			}
 		}
 	}
-	inner := map[int32]bool{}
-	for pc := b.shared; pc < int32(len(b.nodes)); pc++ {
-		if b.nodes[pc].op == opSplit && !landed[pc] {
-			inner[pc] = true
-		}
+	inner := make([]bool, len(b.nodes))
+	for pc := range inner {
+		inner[pc] = int32(pc) >= b.shared && b.nodes[pc].op == opSplit && !landed[pc]
 	}
 	return inner
+}
+
+// affords reports whether determinise may go on.
+func (b *builder) affords() bool {
+	return b.budget > 0 && b.size < (maxProgramBytes-nodeBytes*maxNodes)/4*3
 }
 
 func (b *builder) mergeSplit(pc int32) {
@@ -66,15 +71,15 @@ func (b *builder) mergeSplit(pc int32) {
 	}
 	b.inLoop = b.loopOf[pc]
 	defer func() { b.inLoop = -1 }()
-	t, ok := b.mergeBytes(bytes)
+	index, targets, ok := b.mergeBytes(bytes)
 	if !ok {
 		return
 	}
 	if len(others) == 0 {
-		b.nodes[pc] = b.tableNode(t)
+		b.nodes[pc] = b.tableNode(index, targets)
 		return
 	}
-	b.splits[b.nodes[pc].arg] = append(others, b.internTable(t))
+	b.splits[b.nodes[pc].arg] = append(others, b.internTable(index, targets))
 }
 
 // flatten appends the nodes that a split leads to, through other splits.
@@ -98,8 +103,9 @@ func (b *builder) flatten(pc int32, out *[]int32) {
 	visit(pc)
 }
 
-// mergeBytes returns the table that does what all the byte nodes do together.
-func (b *builder) mergeBytes(nodes []int32) (table, bool) {
+// mergeBytes returns the index and the targets of the table that does what all
+// the byte nodes do together.
+func (b *builder) mergeBytes(nodes []int32) (index *[256]uint8, targets []int32, ok bool) {
 	b.spend(200)
 	var groups [256][]int32
 	for _, pc := range nodes {
@@ -120,7 +126,7 @@ func (b *builder) mergeBytes(nodes []int32) (table, bool) {
 			}
 		}
 	}
-	t := table{targets: []int32{failNode}}
+	index, targets = new([256]uint8), []int32{failNode}
 	for c, group := range groups {
 		if len(group) == 0 {
 			continue
@@ -128,17 +134,17 @@ func (b *builder) mergeBytes(nodes []int32) (table, bool) {
 		b.spend(3 * len(group))
 		slices.Sort(group)
 		target := b.groupNode(slices.Compact(group))
-		i := slices.Index(t.targets, target)
+		i := slices.Index(targets, target)
 		if i < 0 {
-			i = len(t.targets)
-			t.targets = append(t.targets, target)
+			i = len(targets)
+			targets = append(targets, target)
 		}
-		if b.budget <= 0 || i > 255 {
-			return t, false
+		if !b.affords() || i > 255 {
+			return nil, nil, false
 		}
-		t.index[c] = uint8(i)
+		index[c] = uint8(i)
 	}
-	return t, true
+	return index, targets, true
 }
 
 // groupNode returns the split that leads to all of group, which is sorted.
@@ -160,32 +166,50 @@ func (b *builder) appendKey(key []byte, nodes []int32) []byte {
 	return key
 }
 
-// internTable returns a byte node for t.
-func (b *builder) internTable(t table) int32 {
+// tableIndex is an index that tables share, with a number for keys.
+type tableIndex struct {
+	index  *[256]uint8
+	number int32
+}
+
+func (b *builder) sharedIndex(index *[256]uint8) tableIndex {
+	known, ok := b.indexes[*index]
+	if !ok {
+		b.hold(len(index))
+		known = tableIndex{index, int32(len(b.indexes))}
+		b.indexes[*index] = known
+	}
+	return known
+}
+
+// internTable returns a byte node for a table.
+func (b *builder) internTable(index *[256]uint8, targets []int32) int32 {
 	b.spend(50)
-	key := string(b.appendKey(append([]byte{'t'}, t.index[:]...), t.targets))
+	shared := b.sharedIndex(index)
+	key := string(b.appendKey(binary.LittleEndian.AppendUint32([]byte{'t'}, uint32(shared.number)), targets))
 	if pc, ok := b.merged[key]; ok {
 		return pc
 	}
 	b.budget--
-	pc := b.emit(b.tableNode(t))
+	pc := b.emit(b.tableNode(shared.index, targets))
 	b.merged[key] = pc
 	return pc
 }
 
-// tableNode is t as a node: a range if it is one.
-func (b *builder) tableNode(t table) node {
-	if len(t.targets) == 2 {
-		lo := slices.Index(t.index[:], 1)
+// tableNode is a table as a node: a range if it is one.
+func (b *builder) tableNode(index *[256]uint8, targets []int32) node {
+	if len(targets) == 2 {
+		lo := slices.Index(index[:], 1)
 		hi := lo
-		for hi < 255 && t.index[hi+1] == 1 {
+		for hi < 255 && index[hi+1] == 1 {
 			hi++
 		}
-		if !slices.Contains(t.index[hi+1:], 1) {
-			return node{op: opRange, lo: byte(lo), hi: byte(hi), next: t.targets[1]}
+		if !slices.Contains(index[hi+1:], 1) {
+			return node{op: opRange, lo: byte(lo), hi: byte(hi), next: targets[1]}
 		}
 	}
-	b.tables = append(b.tables, t)
+	b.hold(tableBytes + 4*len(targets))
+	b.tables = append(b.tables, table{b.sharedIndex(index).index, slices.Clip(targets)})
 	return node{op: opTable, arg: int32(len(b.tables) - 1)}
 }
 

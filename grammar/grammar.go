@@ -6,8 +6,9 @@ import "sync"
 // but for its cache of masks, which is bounded by Options.CacheBytes for each
 // of the last few vocabularies.
 type Grammar struct {
-	p          *program
-	cacheBytes int
+	p    *program
+	opts Options
+	size int
 
 	mu       sync.Mutex
 	bindings []*binding // the newest last
@@ -20,8 +21,12 @@ func newGrammar(p *program, o Options) *Grammar {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = defaultCacheBytes
 	}
-	return &Grammar{p: p, cacheBytes: o.CacheBytes}
+	return &Grammar{p: p, opts: o, size: p.size() + o.CacheBytes}
 }
+
+// Size is about how many bytes g may take, with all the masks that it keeps for
+// one vocabulary.
+func (g *Grammar) Size() int { return g.size }
 
 // compileRule makes the grammar whose text is root.
 func (b *builder) compileRule(root *expr) (*Grammar, error) {
@@ -48,7 +53,7 @@ func (g *Grammar) bind(v *Vocabulary) *binding {
 	if len(g.bindings) == maxBindings {
 		g.bindings = append(g.bindings[:0:0], g.bindings[1:]...)
 	}
-	b := newBinding(g.p, v, g.cacheBytes)
+	b := newBinding(g.p, v, g.opts)
 	g.bindings = append(g.bindings, b)
 	return b
 }

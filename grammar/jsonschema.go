@@ -190,7 +190,8 @@ func (c *schemaCompiler) genTypes(s *schema) (*expr, *infer.Error) {
 		gen func(*schema) (*expr, *infer.Error)
 	}{
 		{isObject, c.genObject}, {isArray, c.genArray}, {isString, c.genString},
-		{isFraction, c.genNumber}, {isInteger, c.genInteger},
+		{isFraction, func(s *schema) (*expr, *infer.Error) { return c.number(s, "number", c.genNumber) }},
+		{isInteger, func(s *schema) (*expr, *infer.Error) { return c.number(s, "integer", c.genInteger) }},
 		{isBool, func(*schema) (*expr, *infer.Error) { return alt(lit("true"), lit("false")), nil }},
 		{isNull, func(*schema) (*expr, *infer.Error) { return lit("null"), nil }},
 	} {

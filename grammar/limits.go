@@ -9,12 +9,30 @@ const (
 	maxChoices      = 10_000    // strings of a choice, values of an enum
 	maxProperties   = 1_000     // of one object
 	maxSteps        = 100_000   // of compiling: schemas visited and merged, expressions built
-	maxNodes        = 200_000   // of the machine
+	maxNodes        = 160_000   // of the machine
+	maxProgramBytes = 8 << 20   // of the machine
+	maxConditions   = 9         // patterns, formats and lookaheads of one string
 	maxRepeat       = 1 << 20   // minLength, maxItems, {m,n}
 	maxThreads      = 1_024     // alive at once in one text
 	maxNumberDigits = 40        // of a bound of a number
 	maxTokenBytes   = 1_024     // longer tokens are never allowed
 )
+
+// The limits on the work of masks and of moving on, in steps: a thread moved by a
+// byte, or compared; about 10 ns each. A text has tokenWork for every token, and
+// may be textWork ahead of that: enough for a dozen new walks over the whole
+// vocabulary at once. Beyond it the text ends with an error. With the 150,000
+// tokens of a great vocabulary tokenWork is about 1 ms, so eight texts that use
+// all of it slow the others of their batch by less than a step of the model.
+
+// tokenWork is how many steps a token may take again and again.
+func (v *Vocabulary) tokenWork() int { return 20_000 + len(v.trie)/4 }
+
+// textWork is how many steps a text may take above tokenWork for each token.
+func (v *Vocabulary) textWork() int { return 1_000_000 + 16*len(v.trie) }
+
+// walkLimit is how many steps one walk may take.
+func (v *Vocabulary) walkLimit() int { return 100_000 + 4*len(v.trie) }
 
 // MaxRollback is how many tokens [Matcher.Rollback] can undo.
 const MaxRollback = 256

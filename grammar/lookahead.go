@@ -33,7 +33,9 @@ func (c *schemaCompiler) conditions(s *schema, pattern string) ([]condition, *in
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, condition{tree, rest[3] == '!'})
+		if out = append(out, condition{tree, rest[3] == '!'}); len(out) >= maxConditions {
+			return nil, c.bad(s.ptr, "pattern %q begins with %d lookaheads, which is more than the limit of %d", short(pattern), len(out), maxConditions-1)
+		}
 		rest = "^" + rest[end+1:]
 	}
 	tree, err := r.parse(rest)

@@ -9,8 +9,9 @@ import (
 
 // binding is a program together with a vocabulary, and the masks known so far.
 type binding struct {
-	p *program
-	v *Vocabulary
+	p    *program
+	v    *Vocabulary
+	opts Options
 
 	shards [cacheShards]shard
 	limit  int // bytes of each shard
@@ -46,8 +47,9 @@ type maskEntry struct {
 	ids   []int32
 }
 
-func newBinding(p *program, v *Vocabulary, cacheBytes int) *binding {
-	b := &binding{p: p, v: v, limit: cacheBytes / 4 / cacheShards, localLimit: cacheBytes - cacheBytes/4}
+func newBinding(p *program, v *Vocabulary, o Options) *binding {
+	n := o.CacheBytes
+	b := &binding{p: p, v: v, opts: o, limit: n / 4 / cacheShards, localLimit: n - n/4}
 	for i := range b.shards {
 		b.shards[i].entries = map[maskKey]maskEntry{}
 	}
@@ -56,13 +58,15 @@ func newBinding(p *program, v *Vocabulary, cacheBytes int) *binding {
 }
 
 // addMask sets the bits of the tokens that t survives. It returns the steps that
-// it took for what was not in the caches.
+// it took.
 func (b *binding) addMask(dst []uint64, t thread) (work int) {
 	if t.pc == matchNode {
 		return 0
 	}
+	known := 16 + len(dst)/wordsPerStep
 	if b.p.wide[t.pc] {
 		l, work := b.local(t.pc)
+		work += known
 		if l.reach+depthOf(t.frame) <= MaxDepth {
 			most := int32(-1)
 			if id := b.p.loopOf[t.pc]; id >= 0 && b.p.loops[id].max >= 0 {
@@ -75,8 +79,12 @@ func (b *binding) addMask(dst []uint64, t thread) (work int) {
 			return work
 		}
 	}
-	return b.lookUp(dst, t, nil)
+	return known + b.lookUp(dst, t, nil)
 }
+
+// wordsPerStep is how many words of a known mask are written in the time of a
+// step of a walk.
+const wordsPerStep = 16
 
 // lookUp sets the bits of a cached walk of t: the whole walk, or what follows
 // the escapes of l.

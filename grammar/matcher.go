@@ -14,14 +14,10 @@ type Matcher struct {
 	threads []thread
 	starts  []int32 // where each state starts in threads
 	ended   bool    // the last token was an EOS
-	work    int     // steps spent on masks, less a walk's limit per token: see maxWalks
+	work    int     // steps spent, less tokenWork per token
 
 	scratch [2][]thread
 }
-
-// maxWalks is how many walks of the greatest length a text may cost above one
-// per token. Only a grammar made to be slow gets there.
-const maxWalks = 512
 
 // newMatcher starts at the root of b's program.
 func newMatcher(b *binding) *Matcher {
@@ -43,9 +39,12 @@ func (m *Matcher) current() []thread { return m.threads[m.starts[len(m.starts)-1
 func (m *Matcher) Mask(dst []uint64) {
 	clear(dst)
 	complete := m.ended
+	limit := m.b.v.textWork()
 	for _, t := range m.current() {
 		complete = complete || t.pc == matchNode
-		m.work += m.b.addMask(dst, t)
+		if m.work <= limit { // else Accept ends the text
+			m.work += m.b.addMask(dst, t)
+		}
 	}
 	if complete {
 		setBits(dst, m.b.v.eos)
@@ -69,28 +68,29 @@ func (m *Matcher) Allowed(token int32) bool {
 	if !v.allowed[token] {
 		return false
 	}
-	set, _ := m.follow(v.tokens[token])
+	set, _, _ := m.follow(v.tokens[token])
 	return len(set) > 0
 }
 
-// follow returns the threads after some bytes, in scratch memory; over says that
-// there are too many.
-func (m *Matcher) follow(text []byte) (set []thread, over bool) {
+// follow returns the threads after some bytes, in scratch memory, and the steps
+// that it took; over says that there are too many.
+func (m *Matcher) follow(text []byte) (set []thread, work int, over bool) {
 	s := m.stepper()
 	set = m.current()
 	for i, c := range text {
 		out := &m.scratch[i&1]
 		*out = s.step((*out)[:0], set, c)
 		if set = *out; len(set) == 0 || s.over {
-			return nil, s.over
+			return nil, s.work, s.over
 		}
 	}
-	return set, false
+	return set, s.work, false
 }
 
 // Accept moves on by one token. It fails, and changes nothing, if the mask does
-// not allow the token, or if the grammar is so ambiguous that the text can be
-// read in more than 1024 ways at once, or that masks take too long.
+// not allow the token. If the grammar is so ambiguous that the text can be read
+// in too many ways at once, or that masks take too long, the error is an
+// [infer.Error] for the client.
 func (m *Matcher) Accept(token int32) error {
 	v := m.b.v
 	switch {
@@ -106,19 +106,18 @@ func (m *Matcher) Accept(token int32) error {
 	case m.ended || !v.allowed[token]:
 		return fmt.Errorf("grammar: token %d is not allowed here", token)
 	}
-	limit := v.walkLimit()
-	if m.work > maxWalks*limit {
-		return fmt.Errorf("grammar: too ambiguous: its masks took more than %d steps", maxWalks*limit)
-	}
-	next, over := m.follow(v.tokens[token])
+	next, work, over := m.follow(v.tokens[token])
 	if over {
-		return fmt.Errorf("grammar: too ambiguous: there are more than %d ways to read the text", maxThreads)
+		return m.b.opts.invalid("", "it is too ambiguous: the text can be read in more ways at once than the limit of %d", maxThreads)
+	}
+	if m.work+work > v.textWork() {
+		return m.b.opts.invalid("", "it is too ambiguous: finding the next tokens took more steps than the limit of %d", v.textWork())
 	}
 	if len(next) == 0 {
 		return fmt.Errorf("grammar: token %d (%q) is not allowed here", token, v.tokens[token])
 	}
 	m.push(next)
-	m.work = max(0, m.work-limit)
+	m.work = max(0, m.work+work-v.tokenWork())
 	return nil
 }
 

@@ -25,6 +25,8 @@ type product struct {
 	some   bool   // some state is an end
 }
 
+var notLineEnd = anyRune.minus(lineEnds)
+
 // productState is where a text can be: for each pattern its instructions, nil
 // once it has matched for good, and the characters so far.
 type productState struct {
@@ -36,13 +38,26 @@ type productState struct {
 // searcher runs a pattern anywhere in a text.
 type searcher struct {
 	*meter
-	prog *syntax.Prog
-	not  bool   // the text must not match
-	seen []bool // by instruction, in closure
+	prog    *syntax.Prog
+	not     bool     // the text must not match
+	classes []runes  // by instruction: the characters that it takes, nil if it takes none
+	seen    []uint32 // by instruction: the last call of follow that was there
+	calls   uint32   // of follow
+}
+
+func newSearcher(m *meter, prog *syntax.Prog, not bool) *searcher {
+	s := &searcher{meter: m, prog: prog, not: not, seen: make([]uint32, len(prog.Inst)), classes: make([]runes, len(prog.Inst))}
+	for pc := range prog.Inst {
+		s.classes[pc] = classOf(&prog.Inst[pc])
+	}
+	return s
 }
 
 // genProduct returns the product of conditions.
 func (c *schemaCompiler) genProduct(s *schema, conditions []condition) (*expr, *infer.Error) {
+	if len(conditions) > maxConditions {
+		return nil, c.bad(s.ptr, "%d patterns, formats and lookaheads for one string are more than the limit of %d", len(conditions), maxConditions)
+	}
 	p := &product{schemaCompiler: c, length: s.length, rules: map[string]int{}, chars: c.regexAt(s.ptr)}
 	start := productState{}
 	for _, cond := range conditions {
@@ -54,7 +69,7 @@ func (c *schemaCompiler) genProduct(s *schema, conditions []condition) (*expr, *
 		if err != nil {
 			return nil, c.bad(s.ptr, "the pattern can't be compiled")
 		}
-		part := &searcher{meter: c.meter, prog: prog, not: cond.not, seen: make([]bool, len(prog.Inst))}
+		part := newSearcher(c.meter, prog, cond.not)
 		set := part.closure([]uint32{uint32(prog.Start)}, true)
 		if part.lost(set) {
 			return c.never(s, "its pattern excludes every text"), nil
@@ -81,6 +96,9 @@ func (c *schemaCompiler) genProduct(s *schema, conditions []condition) (*expr, *
 
 // state returns the rule of a state, and queues it if it is new.
 func (p *product) state(s productState) int {
+	for _, set := range s.sets {
+		p.spend(10 + 4*len(set))
+	}
 	key := binary.AppendVarint(nil, int64(s.count))
 	for _, set := range s.sets {
 		key = binary.AppendVarint(key, int64(len(set)))
@@ -161,7 +179,7 @@ func (p *product) ranges(sets [][]uint32) [][2]rune {
 	cuts := []rune{0, 0xd800, 0xe000, anyRune[1] + 1}
 	for i, set := range sets {
 		for _, pc := range set {
-			class := p.parts[i].class(pc)
+			class := p.parts[i].classes[pc]
 			p.spend(10 + 2*len(class))
 			for j := 0; j < len(class); j += 2 {
 				cuts = append(cuts, class[j], class[j+1]+1)
@@ -187,9 +205,9 @@ func (s *searcher) lost(set []uint32) bool {
 	return set != nil && len(set) == 0
 }
 
-// class returns the characters that an instruction takes, nil if it takes none.
-func (s *searcher) class(pc uint32) runes {
-	switch i := &s.prog.Inst[pc]; i.Op {
+// classOf returns the characters that an instruction takes, nil if it takes none.
+func classOf(i *syntax.Inst) runes {
+	switch i.Op {
 	case syntax.InstRune, syntax.InstRune1:
 		if len(i.Rune) == 1 {
 			return folded(i.Rune[0], syntax.Flags(i.Arg)&syntax.FoldCase != 0)
@@ -198,7 +216,7 @@ func (s *searcher) class(pc uint32) runes {
 	case syntax.InstRuneAny:
 		return anyRune
 	case syntax.InstRuneAnyNotNL:
-		return anyRune.minus(lineEnds)
+		return notLineEnd
 	}
 	return nil
 }
@@ -208,9 +226,8 @@ func (s *searcher) class(pc uint32) runes {
 func (s *searcher) step(set []uint32, r rune) []uint32 {
 	next := []uint32{uint32(s.prog.Start)}
 	for _, pc := range set {
-		class := s.class(pc)
-		s.spend(10 + len(class)/8)
-		if class.has(r) {
+		s.spend(3)
+		if s.classes[pc].has(r) {
 			next = append(next, s.prog.Inst[pc].Out)
 		}
 	}
@@ -235,17 +252,17 @@ func (s *searcher) atEnd(set []uint32) bool {
 }
 
 func (s *searcher) follow(from []uint32, atStart, atEnd bool) (set []uint32, matched bool) {
-	s.spend(20 + len(s.seen)/50)
+	s.spend(20)
 	set = []uint32{}
 	stack := slices.Clone(from)
-	clear(s.seen)
+	s.calls++
 	for len(stack) > 0 {
 		pc := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if s.seen[pc] {
+		if s.seen[pc] == s.calls {
 			continue
 		}
-		s.seen[pc] = true
+		s.seen[pc] = s.calls
 		s.spend(2)
 		switch i := &s.prog.Inst[pc]; i.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:

@@ -26,8 +26,8 @@ type node struct {
 
 // table maps a byte to a node.
 type table struct {
-	index   [256]uint8 // into targets
-	targets []int32    // targets[0] is the failNode
+	index   *[256]uint8 // into targets; tables that tell the same bytes apart share it
+	targets []int32     // targets[0] is the failNode
 }
 
 // loop is a counted repetition. It always is a rule of its own, so that a frame
@@ -74,6 +74,27 @@ type program struct {
 	// shared is how many nodes at the start are the prelude's.
 	shared int32
 	root   int32
+}
+
+// Bytes that each part of a program takes, besides what it leads to.
+const (
+	nodeBytes  = 16 + 4 + 4 + 1 + 1 // with need, loopOf, join and wide
+	tableBytes = 8 + 24
+	splitBytes = 24
+)
+
+// size is about the bytes of p.
+func (p *program) size() int {
+	n := nodeBytes*len(p.nodes) + tableBytes*len(p.tables) + splitBytes*len(p.splits) + 32*len(p.loops) + 4*len(p.rules)
+	indexes := map[*[256]uint8]bool{}
+	for _, t := range p.tables {
+		indexes[t.index] = true
+		n += 4 * len(t.targets)
+	}
+	for _, s := range p.splits {
+		n += 4 * len(s)
+	}
+	return n + 256*len(indexes)
 }
 
 // nextOf returns the node that b leads to from a byte node.

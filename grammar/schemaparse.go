@@ -72,8 +72,10 @@ func (p *schemaParser) bad(ptr, format string, args ...any) *infer.Error {
 
 // escapePointer writes a member name for a JSON pointer.
 func escapePointer(s string) string {
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(short(s))
+	return "/" + pointerEscapes.Replace(short(s))
 }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // schema parses v, which stands at ptr.
 func (p *schemaParser) schema(v *value, ptr string) (*schema, *infer.Error) {

@@ -141,6 +141,7 @@ func (s *stepper) step(out, in []thread, c byte) []thread {
 // enter appends the byte nodes that t reaches without a byte to set[start:].
 func (s *stepper) enter(set []thread, start int, t thread) []thread {
 	for {
+		s.work++
 		reach := depthOf(t.frame) + s.p.need[t.pc]
 		if s.base != nil {
 			s.reach = max(s.reach, reach)

@@ -27,10 +27,6 @@ type walker struct {
 // maxPooledChunks bounds the memory of a walker in the pool.
 const maxPooledChunks = 64
 
-// walkLimit is how many steps a walk may take: plenty, unless the grammar can
-// read a token in very many ways.
-func (v *Vocabulary) walkLimit() int { return 100_000 + 16*len(v.trie) }
-
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
 func newWalker(p *program, v *Vocabulary) *walker {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -33,6 +34,9 @@ func follow(m infer.Matcher, output []int32) error {
 	}
 	for _, id := range output[m.NumAccepted():] {
 		if err := m.Accept(id); err != nil {
+			if e, ok := errors.AsType[*infer.Error](err); ok {
+				return e // the client's: a grammar too ambiguous to follow
+			}
 			return infer.Internal(fmt.Errorf("model: the output has left its grammar: %w", err))
 		}
 	}
