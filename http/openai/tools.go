@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
 )
 
 const (
 	maxTools     = 1024
-	maxToolBytes = 256 // of a function's name
+	maxToolBytes = 64 // of a function's name, as OpenAI has it
 )
 
 // function is a tool that the client runs.
@@ -26,6 +27,7 @@ type function struct {
 func (o *object) tools(read func(tool *object) function) []function {
 	raw := o.typed("tools", "an array")
 	var list []function
+	names := make(map[string]bool)
 	for i, element := range elements(raw) {
 		if i == maxTools {
 			o.fail(infer.CodeInvalid, "tools", "has more than %d entries", maxTools)
@@ -35,6 +37,11 @@ func (o *object) tools(read func(tool *object) function) []function {
 		if o.adopt(tool); o.err != nil {
 			return nil
 		}
+		if names[f.name] {
+			o.fail(infer.CodeInvalid, "tools", "two functions have the name %q", excerpt(f.name))
+			return nil
+		}
+		names[f.name] = true
 		list = append(list, f)
 	}
 	return list
@@ -76,7 +83,18 @@ func (o *object) function() function {
 	if len(f.name) > maxToolBytes {
 		o.fail(infer.CodeInvalid, "name", "has %d bytes, the limit is %d", len(f.name), maxToolBytes)
 	}
+	if strings.ContainsFunc(f.name, isOutsideNames) {
+		o.fail(infer.CodeInvalid, "name", "may have letters, digits, _ and - only, got %q", excerpt(f.name))
+	}
 	return f
+}
+
+func isOutsideNames(c rune) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		return false
+	}
+	return true
 }
 
 // toolChoice is a tool_choice that can be followed.

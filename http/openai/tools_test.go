@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,9 +64,11 @@ var toolRefusals = []struct{ fields, param, part string }{
 	{`"tools":[]`, "tools", "empty"}, {`"tools":[5]`, "tools[0]", "an object"},
 	{`"tools":[{"function":{"name":"f"}}]`, "tools[0].type", "required"}, {`"tools":[{"type":"x","function":{"name":"f"}}]`, "tools[0].type", "not supported"},
 	{`"tools":[{"type":"function"}]`, "tools[0].function", "required"}, {`"tools":[{"type":"function","function":{}}]`, "tools[0].function.name", "required"},
-	{`"tools":[{"type":"function","function":{"name":"` + strings.Repeat("x", 257) + `"}}]`, "tools[0].function.name", "limit is 256"},
+	{`"tools":[{"type":"function","function":{"name":"` + strings.Repeat("x", 65) + `"}}]`, "tools[0].function.name", "limit is 64"},
+	{`"tools":[{"type":"function","function":{"name":"f x"}}]`, "tools[0].function.name", "letters, digits, _ and - only"},
+	{`"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}]`, "tools", "two functions have the name \"f\""},
 	{`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`, "tools[0].function.parameters", "an object"},
-	{`"tools":[` + strings.Repeat(`{"type":"function","function":{"name":"f"}},`, 1024) + `{}]`, "tools", "more than 1024"},
+	{`"tools":[` + manyTools(1024) + `{}]`, "tools", "more than 1024"},
 	{`"tool_choice":"auto"`, "tool_choice", "only allowed with tools"}, {`"tool_choice":"required"`, "tool_choice", "only allowed with tools"},
 	{chatTool + `,"tool_choice":"any"`, "tool_choice", "none, auto, required"}, {chatTool + `,"tool_choice":5`, "tool_choice", "none, auto, required"},
 	{chatTool + `,"tool_choice":{}`, "tool_choice.type", "required"}, {chatTool + `,"tool_choice":{"type":"function"}`, "tool_choice.function", "required"},
@@ -219,4 +222,12 @@ func TestReasoningEffort(t *testing.T) {
 	}
 	_, err := openai.ParseChat([]byte(chat(`"reasoning_effort":"huge"`)), toolProfile(), envelope())
 	require.ErrorContains(t, err, `reasoning_effort: unknown: "huge"`)
+}
+
+func manyTools(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"type":"function","function":{"name":"f%d"}},`, i)
+	}
+	return b.String()
 }
