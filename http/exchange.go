@@ -68,6 +68,11 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		writeProblem(ctx, statusProblem(fasthttp.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1 and HTTP/1.0"))
 		return
 	}
+	if !soundHeaders(ctx.Request.Header.RawHeaders()) {
+		ctx.SetConnectionClose()
+		writeProblem(ctx, statusProblem(fasthttp.StatusBadRequest, "The request is not valid HTTP"))
+		return
+	}
 	if s.cors(ctx) {
 		return
 	}

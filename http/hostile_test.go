@@ -257,3 +257,14 @@ func TestUnaryHTTP10(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.Equal(t, infer.CancelClientGone, <-stream.cancelled)
 }
+
+func TestHeadersThatCanBeReadInTwoWaysAreRefused(t *testing.T) {
+	s := start(t, http.Options{})
+	for line, want := range map[string]string{
+		"X-Y: z": "200", "X Y: z": "400", "X-Y : z": "400", "Transfer-Encoding:\n chunked": "400",
+		"X-Y: a\r\n b": "400", "X(Y): z": "400",
+	} {
+		_, r := s.raw(t, "GET /version HTTP/1.1\r\nHost: x\r\n"+line+"\r\nConnection: close\r\n\r\n")
+		require.Contains(t, strings.SplitN(readHead(t, r), "\r\n", 2)[0], " "+want+" ", line)
+	}
+}
