@@ -33,6 +33,12 @@ func TestGrammarsAreRemembered(t *testing.T) {
 		require.Nil(t, err)
 		require.LessOrEqual(t, len(g.byKey), maxGrammars)
 		require.Len(t, g.oldest, len(g.byKey))
+		bytes := 0
+		for _, c := range g.byKey {
+			bytes += c.grammar.Size()
+		}
+		require.Equal(t, bytes, g.bytes)
+		require.LessOrEqual(t, bytes, maxGrammarBytes)
 	}
 	_, err = g.compile(t.Context(), &infer.StructuredOutput{Param: "response_format", Path: "response_format.json_schema.schema", JSONSchema: []byte(`{"uniqueItems":true,"type":"array"}`)})
 	require.NotNil(t, err)
