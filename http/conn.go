@@ -227,6 +227,16 @@ func (s *connSet) closeUnused() {
 	})
 }
 
+// hurry ends writes that make no progress soon.
+func (s *connSet) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	deadline := time.Now().Add(hastyWriteTime)
+	for c := range s.states {
+		_ = c.SetWriteDeadline(deadline)
+	}
+}
+
 // closeAll closes every connection, without lingering.
 func (s *connSet) closeAll() { s.close(func(net.Conn, fasthttp.ConnState) bool { return true }) }
 

@@ -198,6 +198,9 @@ func (e *events) signOfLife() []byte {
 func (e *events) moveDeadline() error {
 	e.lastWrite = time.Now()
 	timeout := e.server.opts.WriteTimeout
+	if e.server.isHasty.Load() {
+		e.deadline, timeout = time.Time{}, min(timeout, hastyWriteTime)
+	}
 	if e.deadline.Sub(e.lastWrite) > timeout-timeout/deadlineSlack {
 		return nil
 	}

@@ -22,6 +22,10 @@ import (
 // shutdownGrace is how long cancelled streams may take to write their last event.
 const shutdownGrace = 2 * time.Second
 
+// hastyWriteTime is what a write gets once requests have been cancelled: a client
+// that takes nothing for so long gets no last event.
+const hastyWriteTime = time.Second
+
 var (
 	errPanic    = errors.New("panic in a handler")
 	errShutDown = errors.New("http: the server is shut down")
@@ -41,6 +45,7 @@ type Server struct {
 	calls    callSet
 	ledger   *ledger
 	draining atomic.Bool
+	isHasty  atomic.Bool // requests have been cancelled: nobody is waited for
 
 	responses responseStore
 
@@ -146,6 +151,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		// With ctx ended from the start, idle connections still close in peace.
 		cancelled := s.calls.cancelAll(infer.CancelShutdown)
+		s.isHasty.Store(true)
+		s.conns.hurry()
 		if forced := s.awaitEnd(done); cancelled || forced {
 			err = ctx.Err()
 		}

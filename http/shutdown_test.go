@@ -7,9 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/troupe-llm/troupe/http"
+	"github.com/troupe-llm/troupe/infer"
 )
 
 func TestShutdownWaitsForStreamsOnly(t *testing.T) {
@@ -99,4 +101,24 @@ func TestShutdownDoesNotWaitForHalfARequest(t *testing.T) {
 	stream.push(text("a"), finish(""), final(1, 2))
 	require.Contains(t, strings.Join(readChunks(t, r), ""), "data: [DONE]\n\n")
 	require.NoError(t, <-done)
+}
+
+func TestShutdownDoesNotWaitForWhoReadsNothing(t *testing.T) {
+	stream := newStream("x", text("a"))
+	written := make(chan struct{}, 1)
+	stream.onDrain = func() {
+		select {
+		case written <- struct{}{}:
+		default:
+		}
+		stream.push(text(strings.Repeat("x", 32<<20))) // more than sockets take
+	}
+	g := &fakeGenerator{generate: func(context.Context, *infer.Request) (infer.Stream, error) { return stream, nil }}
+	s := start(t, http.Options{Generator: g, WriteTimeout: time.Hour})
+	_, _ = s.raw(t, post("/v1/chat/completions", chat(streamed))) // and reads nothing
+	<-written
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+	require.Equal(t, infer.CancelShutdown, <-stream.cancelled)
 }

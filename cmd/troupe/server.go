@@ -165,6 +165,9 @@ func (s *server) start(ln net.Listener) <-chan error {
 // flushTime is what finished responses get to reach their clients.
 const flushTime = 5 * time.Second
 
+// hastyFlushTime is the same where nothing is to be waited for (--shutdown-timeout 0).
+const hastyFlushTime = 500 * time.Millisecond
+
 // drain lets running requests end for up to timeout while new ones are refused
 // with a 503, then cancels them, and closes all connections. What it had to cut
 // short is told in the log, not as an error.
@@ -174,18 +177,24 @@ func (s *server) drain(timeout time.Duration) {
 	if err := s.engine.Drain(ctx); err != nil {
 		s.log.Warn(fmt.Sprintf("Requests were cancelled at the end of --shutdown-timeout (%v)", timeout))
 	}
-	if err := s.shutDown(); err != nil {
+	flush := flushTime
+	if timeout == 0 {
+		flush = hastyFlushTime
+	}
+	if err := s.shutDownWithin(flush); err != nil {
 		s.log.Warn("Connections were closed before their clients had read everything")
 	}
 }
 
 // shutDown closes the listener and all connections; only the first call does.
-func (s *server) shutDown() error {
+func (s *server) shutDown() error { return s.shutDownWithin(flushTime) }
+
+func (s *server) shutDownWithin(flush time.Duration) error {
 	if s.isDown {
 		return nil
 	}
 	s.isDown = true
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.Background(), flush)
 	defer cancel()
 	return s.http.Shutdown(ctx)
 }
