@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"errors"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -70,15 +71,22 @@ func (r *regex) parse(pattern string) (*syntax.Regexp, *infer.Error) {
 }
 
 // parseWork estimates what it takes to parse a pattern: a class of Unicode has
-// hundreds of ranges, which are sorted, and more if case is ignored.
+// hundreds of ranges, which are sorted. Where case is ignored there are more of them,
+// and of a range that goes beyond ASCII each character is looked at.
 func parseWork(pattern string) int {
-	const perByte, perClass, foldFactor = 20, 5_000, 8
+	const perByte, perClass, foldFactor, perFoldedRange = 20, 5_000, 8, 150_000
 	classes := strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
 	if strings.Contains(pattern, "(?") && strings.Contains(pattern, "i") {
 		classes *= foldFactor
+		if wide.MatchString(pattern) {
+			return perByte*len(pattern) + perClass*classes + perFoldedRange*strings.Count(pattern, "-")
+		}
 	}
 	return perByte*len(pattern) + perClass*classes
 }
+
+// wide finds what may stand for a character beyond ASCII.
+var wide = regexp.MustCompile(`\\[xu0-7]|[^\x00-\x7f]`)
 
 // progWork estimates what it takes to make a program of a tree, and what each
 // character costs that it reads.

@@ -115,6 +115,10 @@ var endlessSources = map[string]source{
 		}
 		return b.String() + fmt.Sprintf("r%d::=\"x\"\nroot::=r0", middle)
 	}),
+	"ranges without case": func(n int) error {
+		_, err := grammar.CompileRegex("(?i)"+strings.Repeat(`[a-\x{ffff}]`, n/13), grammar.Options{})
+		return err
+	},
 	"optional parts, repeated": ebnfSource(func(n int) string { return "root::=(" + strings.Repeat(`"a"?`, n/4) + ")*" }),
 	"classes of all letters": func(n int) error {
 		_, err := grammar.CompileRegex(strings.Repeat(`[\pL]`, n/5), grammar.Options{})
