@@ -46,6 +46,7 @@ type Options struct {
 	ResponseStore          bool // responses of POST /v1/responses are kept in memory for a while, unless the client says no
 	PriorityScheduling     bool // requests may set `priority`
 	AutoToolChoice         bool // the model may decide to call tools
+	KnowsToolCalls         bool // the form in which the model calls tools is known, whether it may decide to or not
 	ExcludeToolsWhenNone   bool // tools that must not be called are not shown to the model
 	ReasoningTokens        bool // thoughts are told apart from answers, and counted in usage
 	ReturnTokensAsTokenIDs bool // tokens of logprobs are written "token_id:N"
@@ -173,6 +174,7 @@ func (o *Options) profile() openai.Profile {
 		PromptTokensDetails:    o.PromptTokensDetails,
 		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,
 		AutoToolChoice:         o.AutoToolChoice,
+		KnowsToolCalls:         o.KnowsToolCalls,
 		ExcludeToolsWhenNone:   o.ExcludeToolsWhenNone,
 		ReasoningTokens:        o.ReasoningTokens,
 	}

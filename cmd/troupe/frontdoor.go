@@ -97,6 +97,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		ForceIncludeUsage:   cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
+		KnowsToolCalls: cfg.ToolCallParser() != "",
 		AutoToolChoice: cfg.Chat.EnableAutoToolChoice, ExcludeToolsWhenNone: cfg.Chat.ExcludeToolsWhenNone, ReasoningTokens: cfg.Chat.ReasoningParser != "",
 		PriorityScheduling: cfg.Scheduler.SchedulingPolicy == scheduler.Priority.String(),
 		MaxLogprobs:        cfg.Model.MaxLogprobs, MaxNumSequences: cfg.Env.MaxNumSequences, MaxStopStrings: cfg.Env.MaxStopStrings, ResponseRole: cfg.Chat.ResponseRole,

@@ -29,6 +29,7 @@ type Profile struct {
 	ReturnTokensAsTokenIDs bool
 
 	AutoToolChoice       bool // the model may decide to call tools
+	KnowsToolCalls       bool // its form of calls is known, whether it may or not
 	ExcludeToolsWhenNone bool // tools that must not be called are not shown to the model
 	ReasoningTokens      bool // thoughts are told apart, and counted
 }

@@ -117,7 +117,11 @@ func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *obj
 		return toolChoice{none: true}
 	case raw == nil || word == "auto":
 		if !p.AutoToolChoice {
-			o.fail(infer.CodeInvalid, "tool_choice", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+			missing := "--enable-auto-tool-choice and --tool-call-parser"
+			if p.KnowsToolCalls {
+				missing = "--enable-auto-tool-choice"
+			}
+			o.fail(infer.CodeInvalid, "tool_choice", `"auto" tool choice requires %s to be set`, missing)
 		}
 	case word == "none":
 		return toolChoice{none: true}

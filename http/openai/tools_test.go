@@ -90,6 +90,10 @@ func TestToolRefusals(t *testing.T) {
 	for _, tools := range []string{chatTool, chatTool + `,"tool_choice":"auto"`} {
 		_, err := openai.ParseChat([]byte(chat(tools)), profile(), envelope())
 		require.ErrorContains(t, err, `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+		p := profile()
+		p.KnowsToolCalls = true
+		_, err = openai.ParseChat([]byte(chat(tools)), p, envelope())
+		require.ErrorContains(t, err, `"auto" tool choice requires --enable-auto-tool-choice to be set`)
 	}
 }
 
