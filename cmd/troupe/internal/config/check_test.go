@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		{"--enable-per-request-metrics --disable-log-stats", "--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats"},
 		{"--per-request-spec-decode-metrics none", ""},
 		{"--per-request-spec-decode-metrics summary", "--per-request-spec-decode-metrics summary requires speculative decoding: set --speculative-config"},
-		{"--per-request-spec-decode-metrics detailed --speculative-config {}", "requires speculative decoding"},
+		{"--speculative-config {}", "--speculative-config: method is missing: ngram or draft_model"},
 		{`--per-request-spec-decode-metrics detailed --disable-log-stats --speculative-config {"method":"ngram"}`, ""},
 		{"--enable-auto-tool-choice /a/model", "--enable-auto-tool-choice requires --tool-call-parser"},
 		{"--enable-auto-tool-choice /a/model --tool-call-parser hermes", ""},

@@ -80,7 +80,7 @@ func (s *Serve) Speculation() (*Speculation, error) {
 func (s *Serve) speculativeJSON() (*speculativeJSON, error) {
 	m := &s.Model
 	given := &speculativeJSON{}
-	if !m.SpeculativeConfig.IsEmpty() {
+	if raw := m.SpeculativeConfig.Raw; len(raw) > 0 && string(raw) != "null" {
 		d := json.NewDecoder(bytes.NewReader(m.SpeculativeConfig.Raw))
 		d.DisallowUnknownFields()
 		if err := d.Decode(given); err != nil && !errors.Is(err, io.EOF) {

@@ -20,7 +20,7 @@ func TestSpeculation(t *testing.T) {
 		want *config.Speculation
 	}{
 		{nil, nil},
-		{[]string{"--speculative-config", "{}"}, nil},
+		{[]string{"--speculative-config", "null"}, nil},
 		{[]string{"--speculative-config", `{"method":"ngram"}`}, &ngram},
 		{[]string{"--speculative-config", `{"model":"[ngram]"}`}, &config.Speculation{Method: "ngram", Model: "[ngram]", NumTokens: 4, LookupMin: 2, LookupMax: 5}},
 		{[]string{"--speculative-config", `{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_min":1,"prompt_lookup_max":3}`}, &three},
@@ -37,8 +37,9 @@ func TestSpeculation(t *testing.T) {
 
 func TestSpeculationRefused(t *testing.T) {
 	for value, want := range map[string]string{
-		`{"num_speculative_tokens":3}`:                    "method is missing",
-		`{"method":"eagle"}`:                              `method must be ngram or draft_model, got "eagle"`,
+		`{}`:                           "method is missing",
+		`{"num_speculative_tokens":3}`: "method is missing",
+		`{"method":"eagle"}`:           `method must be ngram or draft_model, got "eagle"`,
 		`{"method":"ngram","num_speculative_tokens":0}`:   "num_speculative_tokens must be from 1 to 64, got 0",
 		`{"method":"ngram","num_speculative_tokens":65}`:  "got 65",
 		`{"method":"ngram","num_speculative_tokens":"3"}`: "num_speculative_tokens must be an integer, got a string",
