@@ -20,18 +20,19 @@ const (
 
 // The limits on the work of masks and of moving on, in steps: a thread moved by a
 // byte, or compared; some 15 ns each. A text has tokenWork for every token, and may
-// be textWork ahead of that: enough for eight new walks over the whole vocabulary
-// at once. Beyond it the text ends with an error. With the 600,000 nodes of a
-// vocabulary of 150,000 tokens tokenWork is about 1.3 ms and textWork 80 ms.
+// be textWork ahead of that. Beyond it the text ends with an error. Patterns such as
+// ".{1,50}, .{1,50}" take four walks over the vocabulary at their worst token and
+// one for each. With the 600,000 nodes of a vocabulary of 150,000 tokens tokenWork
+// is about 9 ms and textWork half a second.
 
 // tokenWork is how many steps a token may take again and again.
-func (v *Vocabulary) tokenWork() int { return 10_000 + len(v.trie)/8 }
+func (v *Vocabulary) tokenWork() int { return 100_000 + len(v.trie) }
 
 // textWork is how many steps a text may take above tokenWork for each token.
-func (v *Vocabulary) textWork() int { return 500_000 + 8*len(v.trie) }
+func (v *Vocabulary) textWork() int { return 1_000_000 + 64*len(v.trie) }
 
 // walkLimit is how many steps one walk may take.
-func (v *Vocabulary) walkLimit() int { return 100_000 + 4*len(v.trie) }
+func (v *Vocabulary) walkLimit() int { return 100_000 + 16*len(v.trie) }
 
 // MaxRollback is how many tokens [Matcher.Rollback] can undo.
 const MaxRollback = 256
