@@ -179,19 +179,30 @@ func (s *Scheduler) nextWaiting(b *budget) *Sequence {
 // would not end if others came in between, each of which may end all. One that has
 // had trials waits for shared steps first, if there are such.
 func (s *Scheduler) fillIsolated(shared bool) bool {
+	underWay := slices.IndexFunc(s.isolated, func(q *Sequence) bool { return q.running && q.chunked })
+	if underWay >= 0 && s.fillTurn(underWay) {
+		return true
+	}
 	for i, seq := range s.isolated {
-		if shared && seq.waitShared > 0 && !seq.running {
-			continue
-		}
-		if s.fillAlone(seq) {
-			if seq.finishesPrefill() {
-				copy(s.isolated[i:], s.isolated[i+1:])
-				s.isolated[len(s.isolated)-1] = seq
-			}
+		if (!shared || seq.waitShared == 0 || seq.running) && s.fillTurn(i) {
 			return true
 		}
 	}
 	return false
+}
+
+// fillTurn selects the isolated sequence at place i, if it can run. With its token
+// it goes to the end of the queue.
+func (s *Scheduler) fillTurn(i int) bool {
+	seq := s.isolated[i]
+	if !s.fillAlone(seq) {
+		return false
+	}
+	if seq.finishesPrefill() {
+		copy(s.isolated[i:], s.isolated[i+1:])
+		s.isolated[len(s.isolated)-1] = seq
+	}
+	return true
 }
 
 // fillAlone selects one isolated sequence.
