@@ -53,7 +53,7 @@ func (s *server) probe(ctx context.Context) (asked int, err error) {
 // TestNpmStreamsOutliveBatchers: the SDK's streams notice nothing of twenty deaths
 // of one of two batchers, and nor do those who come meanwhile.
 func TestNpmStreamsOutliveBatchers(t *testing.T) {
-	const streams, tokens, kills = 64, 600, 20
+	const streams, tokens, kills = 64, 950, 20
 	s := serve(t, "--data-parallel-size", "2", "--enable-fault-injection", "--admin-api-key", adminKey, "--disable-uvicorn-access-log")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -217,7 +217,7 @@ func refusedFor(s *server, path, raw, param string, parts ...string) {
 
 func TestToolRefusalsOfTheServer(t *testing.T) {
 	s := serve(t)
-	refusedFor(s, "/v1/chat/completions", body(withTools("x", nil)), "tool_choice", `"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
+	refusedFor(s, "/v1/chat/completions", body(withTools("x", nil)), "tool_choice", `"auto" tool choice requires --enable-auto-tool-choice to be set`)
 	refusedFor(s, "/v1/responses", body(obj{"input": "x", "tools": []obj{{"type": "function", "name": "f"}}}), "tool_choice")
 	refusedFor(s, "/v1/chat/completions", body(withTools("x", obj{"tool_choice": named, "structured_outputs": obj{"regex": "a"}})), "structured_outputs")
 	unsupported := []obj{{"type": "function", "function": obj{"name": "f", "parameters": obj{"type": "object", "$dynamicRef": "#x"}}}}
