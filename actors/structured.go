@@ -86,7 +86,7 @@ func (g *grammars) remember(ctx context.Context, key grammarKey, compile func() 
 		}
 		switch {
 		case c.err == nil:
-			return &boundGrammar{c.grammar, g.vocabulary()}, nil
+			return c.grammar.Over(g.vocabulary()), nil
 		case !errors.Is(c.err, grammar.ErrGivenUp):
 			return nil, infer.AsError(c.err)
 		}
@@ -203,38 +203,3 @@ func compileGrammar(s *infer.StructuredOutput, done <-chan struct{}) (*grammar.G
 	}
 	return grammar.CompileRegex(s.Regex, o)
 }
-
-// boundGrammar is a grammar over the tokens of this engine's model.
-type boundGrammar struct {
-	grammar    *grammar.Grammar
-	vocabulary *grammar.Vocabulary
-}
-
-// NewMatcher implements infer.Grammar.
-func (b *boundGrammar) NewMatcher() infer.Matcher {
-	return &countingMatcher{Matcher: b.grammar.NewMatcher(b.vocabulary)}
-}
-
-// countingMatcher knows how many tokens it has accepted.
-type countingMatcher struct {
-	*grammar.Matcher
-	accepted int
-}
-
-// Accept implements infer.Matcher.
-func (m *countingMatcher) Accept(token int32) error {
-	err := m.Matcher.Accept(token)
-	if err == nil {
-		m.accepted++
-	}
-	return err
-}
-
-// Rollback implements infer.Matcher.
-func (m *countingMatcher) Rollback(n int) {
-	m.Matcher.Rollback(n)
-	m.accepted -= n
-}
-
-// NumAccepted implements infer.Matcher.
-func (m *countingMatcher) NumAccepted() int { return m.accepted }

@@ -26,7 +26,7 @@ func TestGrammarsAreRemembered(t *testing.T) {
 		require.Nil(t, err)
 		again, err := g.compile(t.Context(), &infer.StructuredOutput{Regex: fmt.Sprint("a", i%maxGrammars)})
 		require.Nil(t, err)
-		require.Same(t, made.(*boundGrammar).grammar, again.(*boundGrammar).grammar)
+		require.Same(t, made.(*grammar.Bound).Grammar, again.(*grammar.Bound).Grammar)
 	}
 	for i := range 3 * maxGrammars {
 		_, err := g.compile(t.Context(), &infer.StructuredOutput{Choice: []string{fmt.Sprint(i)}})

@@ -1,6 +1,10 @@
 package grammar
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/troupe-llm/troupe/infer"
+)
 
 // Grammar is a compiled constraint. It is safe for concurrent use and immutable
 // but for its cache of masks, which is bounded by Options.CacheBytes for each
@@ -41,6 +45,20 @@ func (b *builder) compileRule(root *expr) (*Grammar, error) {
 
 // NewMatcher starts a text over the tokens of v.
 func (g *Grammar) NewMatcher(v *Vocabulary) *Matcher { return newMatcher(g.bind(v)) }
+
+// Over returns the grammar of the texts over the tokens of v.
+func (g *Grammar) Over(v *Vocabulary) *Bound { return &Bound{g, v} }
+
+// Bound is a Grammar over one vocabulary. It implements [infer.Grammar].
+type Bound struct {
+	Grammar    *Grammar
+	Vocabulary *Vocabulary
+}
+
+var _ infer.Grammar = (*Bound)(nil)
+
+// NewMatcher implements [infer.Grammar].
+func (b *Bound) NewMatcher() infer.Matcher { return b.Grammar.NewMatcher(b.Vocabulary) }
 
 func (g *Grammar) bind(v *Vocabulary) *binding {
 	g.mu.Lock()

@@ -14,6 +14,7 @@ type Matcher struct {
 	threads []thread
 	starts  []int32 // where each state starts in threads
 	ended   bool    // the last token was an EOS
+	count   int     // tokens accepted and not undone; starts forgets old ones
 	work    int     // steps spent, less tokenWork per token
 
 	scratch [2][]thread
@@ -136,7 +137,11 @@ func (m *Matcher) push(state []thread) {
 	}
 	m.starts = append(m.starts, int32(len(m.threads)))
 	m.threads = append(m.threads, state...)
+	m.count++
 }
+
+// NumAccepted returns the number of tokens accepted and not undone.
+func (m *Matcher) NumAccepted() int { return m.count }
 
 // Rollback undoes the last n accepted tokens. It panics if there are fewer, or
 // if n is more than [MaxRollback].
@@ -151,6 +156,7 @@ func (m *Matcher) Rollback(n int) {
 	end := m.starts[keep]
 	clear(m.threads[end:])
 	m.threads, m.starts = m.threads[:end], m.starts[:keep]
+	m.count -= n
 	m.ended = len(m.current()) == 0
 }
 
@@ -195,5 +201,5 @@ func (m *Matcher) onlyByte(set []thread) (byte, bool) {
 
 // Clone returns an independent matcher at the same place, with the same past.
 func (m *Matcher) Clone() *Matcher {
-	return &Matcher{b: m.b, threads: slices.Clone(m.threads), starts: slices.Clone(m.starts), ended: m.ended, work: m.work}
+	return &Matcher{b: m.b, threads: slices.Clone(m.threads), starts: slices.Clone(m.starts), ended: m.ended, count: m.count, work: m.work}
 }

@@ -15,34 +15,6 @@ import (
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
-// bound is a grammar over the embedded vocabulary.
-type bound struct {
-	grammar    *grammar.Grammar
-	vocabulary *grammar.Vocabulary
-}
-
-// counting is a matcher that knows how many tokens it has accepted.
-type counting struct {
-	*grammar.Matcher
-	n int
-}
-
-func (b *bound) NewMatcher() infer.Matcher {
-	return &counting{Matcher: b.grammar.NewMatcher(b.vocabulary)}
-}
-
-func (c *counting) NumAccepted() int { return c.n }
-
-func (c *counting) Accept(id int32) error {
-	err := c.Matcher.Accept(id)
-	if err == nil {
-		c.n++
-	}
-	return err
-}
-
-func (c *counting) Rollback(n int) { c.Matcher.Rollback(n); c.n -= n }
-
 func embeddedTokenizer(t *testing.T) *tokenizer.Tokenizer {
 	b, err := understudy.Embedded().File("tokenizer.json")
 	require.NoError(t, err)
@@ -68,7 +40,7 @@ func TestGrammarHoldsUnderSpeculation(t *testing.T) {
 	}
 	schema, err := grammar.CompileJSONSchema([]byte(citySchema), grammar.Options{Param: "schema"})
 	require.NoError(t, err)
-	city := &bound{schema, grammar.NewVocabulary(tokens, o)}
+	city := schema.Over(grammar.NewVocabulary(tokens, o))
 	params := func(i int) *infer.SamplingParams {
 		p := variedParams(g.EOSTokenIDs)(i)
 		p.Grammar, p.MaxTokens, p.BadWords, p.LogitBias = city, 200, nil, nil
