@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
@@ -20,6 +21,7 @@ type draftProposer struct {
 	sampler *sampling.Sampler
 	guide   guide
 	drafts  []drafting
+	outputs [][]int32            // memory of their outputs, by place in the first pass
 	params  infer.SamplingParams // scratch: a sequence's, without logprobs
 }
 
@@ -63,14 +65,23 @@ func (d *draftProposer) catchUp(plan *infer.StepPlan, res *infer.StepResult) {
 		d.pass.open(p, p.StartPos)
 		d.pass.add(tokens...)
 		if want > 0 {
-			before := outputBefore(p, 0)
-			output := make([]int32, 0, len(before)+len(r.NewTokenIDs)+want)
-			output = append(append(output, before...), r.NewTokenIDs...)
+			output := d.output(p, r, want)
 			d.pass.add(output[len(output)-1])
 			d.drafts = append(d.drafts, drafting{seq: i, want: want, output: output, first: len(output)})
 		}
 		d.pass.close(want > 0)
 	}
+}
+
+// output returns a sequence's output in memory of the proposer, with room for
+// proposals.
+func (d *draftProposer) output(p *infer.ScheduledSequence, r *infer.SequenceResult, want int) []int32 {
+	n, before := len(d.drafts), outputBefore(p, 0)
+	if n == len(d.outputs) {
+		d.outputs = append(d.outputs, nil)
+	}
+	d.outputs[n] = slices.Grow(d.outputs[n][:0], len(before)+len(r.NewTokenIDs)+want)
+	return append(append(d.outputs[n], before...), r.NewTokenIDs...)
 }
 
 // run computes the pass that was laid out and draws one token for each sequence.
@@ -111,7 +122,7 @@ func (d *draftProposer) keepDrawing(plan *infer.StepPlan, res *infer.StepResult)
 			if p.Matcher != nil {
 				p.Matcher.Rollback(max(p.Matcher.NumAccepted()-s.first, 0)) // the proposals are no output yet
 			}
-			res.Sequences[s.seq].DraftTokenIDs = proposed
+			res.Sequences[s.seq].DraftTokenIDs = slices.Clone(proposed)
 			continue
 		}
 		d.pass.open(p, len(p.PromptTokenIDs)+len(s.output)-1)
