@@ -1,23 +1,17 @@
 package benchmarks_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	nethttp "net/http"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // The load that the server of this benchmark can take: as many clients as it has
@@ -34,31 +28,16 @@ const (
 // second of answers that were given whole; goal: 20x over 1x >= 0.9. Beside it stand
 // the slowest of a hundred of /health's answers and the resident memory meanwhile.
 func BenchmarkOverload(b *testing.B) {
-	troupe := filepath.Join(b.TempDir(), "troupe")
-	out, err := exec.Command("go", "build", "-o", troupe, "github.com/troupe-llm/troupe/cmd/troupe").CombinedOutput()
-	require.NoError(b, err, "%s", out)
-	cmd := exec.Command(troupe, "serve", "--host", "127.0.0.1", "--port", "0",
+	url, pid, stop := serveTroupe(b, buildTroupe(b),
 		"--max-num-seqs", strconv.Itoa(overloadSeats), "--max-num-queued-reqs", strconv.Itoa(2*overloadSeats))
-	stderr, err := cmd.StderrPipe()
-	require.NoError(b, err)
-	require.NoError(b, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	var url string
-	for sc := bufio.NewScanner(stderr); url == "" && sc.Scan(); {
-		url = urlLine.FindString(sc.Text())
-	}
-	require.NotEmpty(b, url)
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	defer stop()
 	goodput(b, url, overloadSeats) // warm
 	var ratios, health, resident series
 	for range 3 * b.N {
 		once, _ := goodput(b, url, overloadSeats)
 		much, slowest := goodput(b, url, overloadTimes*overloadSeats)
 		ratios, health = append(ratios, much/once), append(health, slowest)
-		resident = append(resident, residentMB(b, cmd.Process.Pid))
+		resident = append(resident, residentMB(b, pid))
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(ratios.median(), "goodput-20x/1x")
@@ -96,13 +75,14 @@ func goodput(b *testing.B, url string, clients int) (tokensPerSecond, healthMs f
 		})
 	}
 	var waits []float64
-	for ctx.Err() == nil {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ; ctx.Err() == nil; <-tick.C {
 		asked := time.Now()
 		if resp, err := client.Get(url + "/health"); err == nil {
 			_ = resp.Body.Close()
 			waits = append(waits, milliseconds(time.Since(asked)))
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	wg.Wait()
 	slices.Sort(waits)

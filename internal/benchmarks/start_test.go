@@ -25,10 +25,7 @@ var urlLine = regexp.MustCompile(`http://[0-9.]+:\d+`)
 // the first streamed token, and resident memory before and after that request.
 // Goals: under 1 s; under 100 MB idle.
 func BenchmarkStart(b *testing.B) {
-	troupe := filepath.Join(b.TempDir(), "troupe")
-	build := exec.Command("go", "build", "-o", troupe, "github.com/troupe-llm/troupe/cmd/troupe")
-	out, err := build.CombinedOutput()
-	require.NoError(b, err, "%s", out)
+	troupe := buildTroupe(b)
 	var first, idle, used series
 	for range rounds * b.N {
 		f, i, u := startOnce(b, troupe)
@@ -40,24 +37,43 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(used.median(), "MB-after-one-request")
 }
 
-func startOnce(b *testing.B, troupe string) (firstMs, idleMB, usedMB float64) {
+// buildTroupe builds the binary.
+func buildTroupe(b *testing.B) (path string) {
 	b.Helper()
-	cmd := exec.Command(troupe, "serve", "--host", "127.0.0.1", "--port", "0")
+	path = filepath.Join(b.TempDir(), "troupe")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/troupe-llm/troupe/cmd/troupe").CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	return path
+}
+
+// serveTroupe starts the binary on a free port, and returns when it serves.
+func serveTroupe(b *testing.B, troupe string, args ...string) (url string, pid int, stop func()) {
+	b.Helper()
+	cmd := exec.Command(troupe, append([]string{"serve", "--host", "127.0.0.1", "--port", "0"}, args...)...)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(b, err)
-	start := time.Now()
 	require.NoError(b, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	var url string
 	for sc := bufio.NewScanner(stderr); url == "" && sc.Scan(); {
 		url = urlLine.FindString(sc.Text())
 	}
-	require.NotEmpty(b, url)
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
-	idleMB = residentMB(b, cmd.Process.Pid)
+	stop = func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}
+	if url == "" {
+		stop()
+		require.Fail(b, "the server did not start")
+	}
+	return url, cmd.Process.Pid, stop
+}
+
+func startOnce(b *testing.B, troupe string) (firstMs, idleMB, usedMB float64) {
+	b.Helper()
+	start := time.Now()
+	url, pid, stop := serveTroupe(b, troupe)
+	defer stop()
+	idleMB = residentMB(b, pid)
 	resp, err := nethttp.Post(url+"/v1/chat/completions", "application/json",
 		bytes.NewReader([]byte(`{"messages":[{"role":"user","content":"What is the capital of France?"}],"stream":true}`)))
 	require.NoError(b, err)
@@ -68,7 +84,7 @@ func startOnce(b *testing.B, troupe string) (firstMs, idleMB, usedMB float64) {
 		}
 	}
 	require.NotZero(b, firstMs)
-	return firstMs, idleMB, residentMB(b, cmd.Process.Pid)
+	return firstMs, idleMB, residentMB(b, pid)
 }
 
 // residentMB reads a process's resident set, in MB (10^6 bytes).
