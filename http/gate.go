@@ -77,9 +77,9 @@ func (p *pass) leave() {
 	}
 }
 
-// sort sends a request that turned out to be more work than its size says to the
+// reclassify sends a request that turned out to be more work than its size says to the
 // large ones. What it asks for is known only once it has been parsed.
-func (p *pass) sort(ctx context.Context, r *infer.Request) error {
+func (p *pass) reclassify(ctx context.Context, r *infer.Request) error {
 	if p.lane == p.gate.large || formBytes(r) <= smallForm {
 		return nil
 	}

@@ -85,7 +85,7 @@ func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*open
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := pass.sort(call.ctx, req.Request); err != nil {
+	if err := pass.reclassify(call.ctx, req.Request); err != nil {
 		return nil, nil, err
 	}
 	if err := s.prepareResponse(req, x.key); err != nil {

@@ -88,9 +88,9 @@ func (s *Scheduler) scheduleRunning() (b budget, pending int) {
 		if seq.isolate {
 			continue
 		}
-		decodes := seq.remaining() == 1
+		isDecode := seq.remaining() == 1
 		n := 1
-		if !decodes {
+		if !isDecode {
 			n = b.take(seq, seq.remaining())
 		}
 		if n > 0 {
@@ -98,7 +98,7 @@ func (s *Scheduler) scheduleRunning() (b budget, pending int) {
 				s.preempt(seq)
 				continue
 			}
-			if decodes {
+			if isDecode {
 				drafts -= s.selectDecode(seq, min(s.wantedDrafts(seq), drafts))
 			} else {
 				s.selectTokens(seq, n)
