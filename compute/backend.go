@@ -91,10 +91,15 @@ type BatchSeq struct {
 type AttentionSpec struct {
 	NumHeads, NumKVHeads, HeadDim int
 	Scale                         float32 // applied to q·k
+	// SoftCap limits scaled scores smoothly, to SoftCap*tanh(score/SoftCap); 0 = not at all.
+	SoftCap float32
+	// Window is how many positions a query sees, its own the last of them; 0 = all.
+	Window int
 }
 
 // RopeTable holds cosines and sines of rotary embedding (half-split "neox"
-// form, as Hugging Face's Llama): row-major [max positions, head_dim/2].
+// form, as Hugging Face's Llama): row-major [max positions, HalfDim]. The first
+// 2*HalfDim elements of a head are rotated; with partial rotation there are more.
 type RopeTable struct {
 	HalfDim  int
 	Cos, Sin []float32
@@ -145,6 +150,19 @@ type Backend interface {
 	Attention(dst, qkv Buffer, spec AttentionSpec, kv KVCache, layer int, b *Batch)
 	// SiluMul sets dst = silu(gate) * up, where a row of gateUp is gate then up.
 	SiluMul(dst, gateUp Buffer, rows int)
+	// GeluMul is SiluMul with gelu in its approximation by tanh.
+	GeluMul(dst, gateUp Buffer, rows int)
+	// RMSNormAdd adds src / rms(src) * w to dst (the residual stream).
+	RMSNormAdd(dst, src Buffer, w Vector, eps float32, rows int)
+	// HeadNorm replaces every query of qkv by itself / rms * query, and every key by
+	// itself / rms * key; both weights have a head's length.
+	HeadNorm(qkv Buffer, spec AttentionSpec, query, key Vector, eps float32, rows int)
+	// AddBias adds bias to every row of dst.
+	AddBias(dst Buffer, bias Vector, rows int)
+	// Scale multiplies dst by factor.
+	Scale(dst Buffer, factor float32, rows int)
+	// SoftCap replaces the elements x of dst by limit * tanh(x/limit), limit > 0.
+	SoftCap(dst Buffer, limit float32, rows int)
 	// Gather sets row i of dst to row rows[i] of src.
 	Gather(dst, src Buffer, rows []int32)
 

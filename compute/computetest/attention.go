@@ -47,6 +47,12 @@ func testRope(t *testing.T, b compute.Backend) {
 		_, want := sc.oracle()
 		requireClose(t, want[0], rotated[0], tolerance)
 	}
+	for _, rotary := range []int{2, 10, 24} {
+		sc := newScene(r, sceneShape{heads: 3, kvHeads: 1, dim: 26, blockSize: 16, lengths: []int{40}, rotary: rotary})
+		_, rotated := sc.play(t, b, sc.tables(r, true), sc.whole())
+		_, want := sc.oracle()
+		requireClose(t, want[0], rotated[0], tolerance)
+	}
 }
 
 // testAttention compares with the oracle: contexts that end just before, at and
@@ -67,6 +73,13 @@ func testAttention(t *testing.T, b compute.Backend) {
 			{heads: 16, kvHeads: 1, dim: 256, blockSize: 16, lengths: []int{3, 18}},
 			{heads: 2, kvHeads: 1, dim: 16, blockSize: 16, lengths: []int{255, 256, 257, 300}},
 			{heads: 1, kvHeads: 1, dim: 8, blockSize: 100, lengths: []int{301, 610}},
+			{heads: 6, kvHeads: 3, dim: 32, blockSize: 16, lengths: []int{1, 17, 80}, window: 1},
+			{heads: 4, kvHeads: 2, dim: 16, blockSize: 16, lengths: []int{9, 33, 80, 300}, window: 9},
+			{heads: 5, kvHeads: 1, dim: 10, blockSize: 7, lengths: []int{40, 530}, window: 16, softCap: 2},
+			{heads: 2, kvHeads: 1, dim: 8, blockSize: 16, lengths: []int{256, 610}, window: 256},
+			{heads: 1, kvHeads: 1, dim: 8, blockSize: 16, lengths: []int{790}, window: 300},
+			{heads: 2, kvHeads: 1, dim: 8, blockSize: 16, lengths: []int{40}, window: 1000},
+			{heads: 6, kvHeads: 2, dim: 32, blockSize: 16, lengths: []int{15, 280}, softCap: 0.5},
 		} {
 			s.dtype = d
 			sc := newScene(r, s)
@@ -91,6 +104,8 @@ func testAttentionSchedules(t *testing.T, b compute.Backend) {
 			{heads: 2, kvHeads: 2, dim: 18, blockSize: 3, lengths: []int{31, 5, 16}},
 			{heads: 2, kvHeads: 1, dim: 16, blockSize: 16, lengths: []int{270}},
 			{heads: 3, kvHeads: 1, dim: 8, blockSize: 7, lengths: []int{2, 530}},
+			{heads: 3, kvHeads: 1, dim: 8, blockSize: 16, lengths: []int{70, 530}, window: 5, softCap: 1},
+			{heads: 5, kvHeads: 1, dim: 16, blockSize: 7, lengths: []int{300, 3}, window: 250},
 		} {
 			s.dtype = d
 			sc := newScene(r, s)

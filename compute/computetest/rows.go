@@ -57,7 +57,7 @@ func testRMSNorm(t *testing.T, b compute.Backend) {
 	}
 }
 
-func testSiluMul(t *testing.T, b compute.Backend) {
+func testGates(t *testing.T, b compute.Backend) {
 	r := newRand(t)
 	for _, cols := range widths {
 		for _, n := range []int{1, 2, 9, 40} {
@@ -67,9 +67,11 @@ func testSiluMul(t *testing.T, b compute.Backend) {
 					x[i] *= 10 // far into both tails
 				}
 			}
-			dst := filled(t, b, n+1, cols, nil)
-			b.SiluMul(dst, filled(t, b, 0, 2*cols, x), n)
+			dst, src := filled(t, b, n+1, cols, nil), filled(t, b, 0, 2*cols, x)
+			b.SiluMul(dst, src, n)
 			requireClose(t, ref.SiluMul(widen(x), cols), result(t, b, dst, n), tolerance)
+			b.GeluMul(dst, src, n)
+			requireClose(t, ref.GeluMul(widen(x), cols), result(t, b, dst, n), tolerance)
 		}
 	}
 }
@@ -95,12 +97,17 @@ func testNonFinite(t *testing.T, b compute.Backend) {
 		b.RMSNorm(norm, src, v, 1e-5, 1)
 		b.Linear(sum, src, m, 1)
 		gate := filled(t, b, 0, 2*cols, append(x, ones...))
-		silu := filled(t, b, 0, cols, ones)
+		silu, gelu := filled(t, b, 0, cols, ones), filled(t, b, 0, cols, ones)
 		b.SiluMul(silu, gate, 1)
+		b.GeluMul(gelu, gate, 1)
+		capped := filled(t, b, 0, cols, x)
+		b.SoftCap(capped, 30, 1)
 		require.NoError(t, b.Sync())
 		require.True(t, isNaN(b.Host(norm, 0, 1)[at]) && isNaN(b.Host(norm, 0, 1)[0]), "RMSNorm at %d", at)
 		require.True(t, isNaN(b.Host(sum, 0, 1)[0]), "Linear at %d", at)
 		require.True(t, isNaN(b.Host(silu, 0, 1)[at]), "SiluMul at %d", at)
+		require.True(t, isNaN(b.Host(gelu, 0, 1)[at]), "GeluMul at %d", at)
+		require.True(t, isNaN(b.Host(capped, 0, 1)[at]), "SoftCap at %d", at)
 	}
 }
 
@@ -133,7 +140,7 @@ func testRowsAreIndependent(t *testing.T, b compute.Backend) {
 }
 
 // rowOps runs every operation that works row by row.
-func rowOps(t *testing.T, b compute.Backend, m compute.Matrix, v compute.Vector, x, old []float32) [4][]float32 {
+func rowOps(t *testing.T, b compute.Backend, m compute.Matrix, v compute.Vector, x, old []float32) [9][]float32 {
 	rows, cols := m.Rows(), m.Cols()
 	n := len(x) / cols
 	src, norm := filled(t, b, 0, cols, x), filled(t, b, n, cols, nil)
@@ -141,25 +148,35 @@ func rowOps(t *testing.T, b compute.Backend, m compute.Matrix, v compute.Vector,
 	out, sum := filled(t, b, n, rows, nil), filled(t, b, 0, rows, old)
 	b.Linear(out, norm, m, n)
 	b.LinearAdd(sum, src, m, n)
-	res := [4][]float32{result(t, b, norm, n), result(t, b, out, n), result(t, b, sum, n), siluRows(t, b, x, cols)}
+	res := [9][]float32{result(t, b, norm, n), result(t, b, out, n), result(t, b, sum, n),
+		gateRows(t, b, b.SiluMul, x, cols), gateRows(t, b, b.GeluMul, x, cols)}
+	for i, change := range []func(){
+		func() { b.RMSNormAdd(norm, src, v, 1e-6, n) },
+		func() { b.AddBias(norm, v, n) },
+		func() { b.Scale(norm, 0.3, n) },
+		func() { b.SoftCap(norm, 0.7, n) },
+	} {
+		change()
+		res[5+i] = result(t, b, norm, n)
+	}
 	for _, buf := range []compute.Buffer{src, norm, out, sum} {
 		buf.Free()
 	}
 	return res
 }
 
-// siluRows gates every row of x with itself, all rows together.
-func siluRows(t *testing.T, b compute.Backend, x []float32, cols int) []float32 {
+// gateRows gates every row of x with itself, all rows together.
+func gateRows(t *testing.T, b compute.Backend, gateMul func(dst, gateUp compute.Buffer, rows int), x []float32, cols int) []float32 {
 	n := len(x) / cols
 	var both []float32
 	for i := range n {
 		row := x[i*cols:][:cols]
 		both = append(append(both, row...), row...)
 	}
-	gate, silu := filled(t, b, 0, 2*cols, both), filled(t, b, n, cols, nil)
-	b.SiluMul(silu, gate, n)
-	out := result(t, b, silu, n)
+	gate, dst := filled(t, b, 0, 2*cols, both), filled(t, b, n, cols, nil)
+	gateMul(dst, gate, n)
+	out := result(t, b, dst, n)
 	gate.Free()
-	silu.Free()
+	dst.Free()
 	return out
 }

@@ -1,6 +1,7 @@
 package computetest
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -25,12 +26,16 @@ type sceneShape struct {
 	blockSize           int
 	lengths             []int
 	dtype               compute.DType
+	rotary              int // dimensions of a head that are rotated; 0 = all
+	window              int
+	softCap             float32
 }
 
 func newScene(r *rand.Rand, s sceneShape) *scene {
 	sc := &scene{
-		spec: compute.AttentionSpec{NumHeads: s.heads, NumKVHeads: s.kvHeads, HeadDim: s.dim, Scale: float32(1 / math.Sqrt(float64(s.dim)))},
-		kv:   compute.KVSpec{NumLayers: 2, BlockSize: s.blockSize, NumKVHeads: s.kvHeads, HeadDim: s.dim, DType: s.dtype},
+		spec: compute.AttentionSpec{NumHeads: s.heads, NumKVHeads: s.kvHeads, HeadDim: s.dim, Scale: float32(1 / math.Sqrt(float64(s.dim))),
+			SoftCap: s.softCap, Window: s.window},
+		kv: compute.KVSpec{NumLayers: 2, BlockSize: s.blockSize, NumKVHeads: s.kvHeads, HeadDim: s.dim, DType: s.dtype},
 	}
 	longest := 0
 	for _, n := range s.lengths {
@@ -39,9 +44,9 @@ func newScene(r *rand.Rand, s sceneShape) *scene {
 		longest = max(longest, n)
 	}
 	sc.kv.NumBlocks += 3
-	sc.rope.HalfDim = s.dim / 2
+	sc.rope.HalfDim = cmp.Or(s.rotary, s.dim) / 2
 	for pos := range longest {
-		for i := range s.dim / 2 {
+		for i := range sc.rope.HalfDim {
 			angle := float64(pos) * math.Pow(10000, -2*float64(i)/float64(s.dim))
 			sc.rope.Cos = append(sc.rope.Cos, float32(math.Cos(angle)))
 			sc.rope.Sin = append(sc.rope.Sin, float32(math.Sin(angle)))
@@ -148,7 +153,8 @@ func (sc *scene) poisonCache(t *testing.T, b compute.Backend, cache compute.KVCa
 
 // oracle returns what play must return, in float64.
 func (sc *scene) oracle() (outs, rotated [][]float64) {
-	s := ref.Shape{NumHeads: sc.spec.NumHeads, NumKVHeads: sc.spec.NumKVHeads, HeadDim: sc.spec.HeadDim, Scale: float64(sc.spec.Scale)}
+	s := ref.Shape{NumHeads: sc.spec.NumHeads, NumKVHeads: sc.spec.NumKVHeads, HeadDim: sc.spec.HeadDim,
+		Scale: float64(sc.spec.Scale), SoftCap: float64(sc.spec.SoftCap)}
 	cos, sin := widen(sc.rope.Cos), widen(sc.rope.Sin)
 	half := sc.rope.HalfDim
 	for i := range sc.seqs {
@@ -160,7 +166,9 @@ func (sc *scene) oracle() (outs, rotated [][]float64) {
 			row := rows[pos*s.Row():][:s.Row()]
 			ref.Rope(row, s, cos[pos*half:][:half], sin[pos*half:][:half])
 			cache.Store(row, s, pos)
-			slots = append(slots, pos)
+			if slots = append(slots, pos); sc.spec.Window > 0 && len(slots) > sc.spec.Window {
+				slots = slots[1:]
+			}
 			out = append(out, cache.Attention(row, s, slots)...)
 		}
 		outs, rotated = append(outs, out), append(rotated, rows)

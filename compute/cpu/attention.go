@@ -103,9 +103,18 @@ func (t *attentionTask) context(p *attentionPanel, c int) int {
 	return seq.ContextLen - seq.QueryLen + c/t.group + 1
 }
 
-// spans returns how many spans the panel's longest context has.
-func (t *attentionTask) spans(p *attentionPanel) int {
-	return (t.context(p, p.to-1) + t.span - 1) / t.span
+// windowStart returns the first position that a column sees that sees none
+// beyond the first sees.
+func (t *attentionTask) windowStart(sees int) int {
+	if t.spec.Window == 0 {
+		return 0
+	}
+	return max(sees-t.spec.Window, 0)
+}
+
+// spans returns the spans that the panel's columns see any of: from … to-1.
+func (t *attentionTask) spans(p *attentionPanel) (from, to int) {
+	return t.windowStart(t.context(p, p.from)) / t.span, (t.context(p, p.to-1) + t.span - 1) / t.span
 }
 
 // listUnits decides whether spans are units, and lists the units.
@@ -119,7 +128,7 @@ func (t *attentionTask) listUnits() {
 			t.units = append(t.units, attentionUnit{panel: i, span: allSpans})
 			continue
 		}
-		for span := range t.spans(p) {
+		for span, to := t.spans(p); span < to; span++ {
 			t.units = append(t.units, attentionUnit{panel: i, span: span})
 		}
 	}
@@ -139,14 +148,16 @@ func (t *attentionTask) makeParts() {
 	t.parts = t.parts[:len(t.units)]
 	size := 0
 	for i := range t.panels {
-		size += t.spans(&t.panels[i]) * (t.panels[i].to - t.panels[i].from) * t.padded
+		from, to := t.spans(&t.panels[i])
+		size += (to - from) * (t.panels[i].to - t.panels[i].from) * t.padded
 	}
 	memory := t.memory.floats(size)
 	for i, u := range t.units {
 		p := &t.panels[u.panel]
 		n := (p.to - p.from) * t.padded
 		t.parts[i].out, memory = memory[:n:n], memory[n:]
-		t.left[u.panel].Store(int32(t.spans(p)))
+		from, to := t.spans(p)
+		t.left[u.panel].Store(int32(to - from))
 	}
 }
 
@@ -175,7 +186,10 @@ func (t *attentionTask) cut() (total int) {
 func (t *attentionTask) estimate(u *attentionUnit) int {
 	p := &t.panels[u.panel]
 	positions := t.context(p, p.to-1)
-	if u.span != allSpans {
+	if u.span == allSpans {
+		from, _ := t.spans(p)
+		positions -= from * t.span
+	} else {
 		positions = min(positions-u.span*t.span, t.span)
 	}
 	dim := t.spec.HeadDim

@@ -34,7 +34,8 @@ type Backend struct {
 	pack    packTask
 	attn    attentionTask
 	norm    normTask
-	silu    siluTask
+	gate    gateTask
+	element elementTask
 	rope    ropeTask
 	closing bool
 }

@@ -25,7 +25,7 @@ type panel struct {
 // column is one query head at one position.
 type column struct {
 	row, offset int // of the query in qkv, and of the result in dst
-	sees        int // positions
+	from, sees  int // it sees positions from … sees-1
 }
 
 // n is the number of columns.
@@ -37,8 +37,9 @@ func (p *panel) all() {
 	memory := p.ws.out.floats(2 * p.n() * p.padded)
 	sum, next := &p.ws.parts[0], &p.ws.parts[1]
 	sum.out, next.out = memory[:len(memory)/2], memory[len(memory)/2:]
-	p.weigh(0, sum)
-	for span := 1; span < p.spans(p.attentionPanel); span++ {
+	first, end := p.spans(p.attentionPanel)
+	p.weigh(first, sum)
+	for span := first + 1; span < end; span++ {
 		p.weigh(span, next)
 		p.fold(sum, next, span)
 	}
@@ -52,9 +53,10 @@ func (p *panel) one(u attentionUnit, part *partial) {
 	if p.left[u.panel].Add(-1) > 0 {
 		return
 	}
-	parts := p.parts[p.first:][:p.spans(p.attentionPanel)]
-	for span := 1; span < len(parts); span++ {
-		p.fold(&parts[0], &parts[span], span)
+	first, end := p.spans(p.attentionPanel)
+	parts := p.parts[p.first:][:end-first]
+	for i := 1; i < len(parts); i++ {
+		p.fold(&parts[0], &parts[i], first+i)
 	}
 	p.finish(&parts[0])
 }
@@ -64,9 +66,10 @@ func (p *panel) locate() {
 	p.seq = &p.batch.Seqs[p.attentionPanel.seq]
 	query, head := p.from/p.group, p.from%p.group
 	for j := range p.n() {
+		sees := p.seq.ContextLen - p.seq.QueryLen + query + 1
 		p.columns[j] = column{
 			row: p.seq.QueryStart + query, offset: (p.head*p.group + head) * p.spec.HeadDim,
-			sees: p.seq.ContextLen - p.seq.QueryLen + query + 1,
+			from: p.windowStart(sees), sees: sees,
 		}
 		if head++; head == p.group {
 			query, head = query+1, 0
@@ -111,7 +114,7 @@ func (p *panel) weigh(span int, part *partial) {
 	p.scores = p.ws.scores.floats(p.n() * p.stride)
 	p.score()
 	for j := p.firstSeeing(p.start); j < p.n(); j++ {
-		part.largest[j], part.total[j] = p.softmax(j, min(p.columns[j].sees, p.end)-p.start)
+		part.largest[j], part.total[j] = p.softmax(j)
 	}
 	clear(part.out)
 	p.mix(part.out)
@@ -171,15 +174,33 @@ func (p *panel) scoreRuns(g *kernels.Gemm) {
 	}
 }
 
-// softmax turns the first n scores of row j into weights that still have to be
-// divided by their total, relative to the largest score.
-func (p *panel) softmax(j, n int) (largest, total float32) {
+// softmax turns row j's scores of the positions that column j sees into weights
+// that still have to be divided by their total, relative to the largest score.
+// Positions before its window weigh 0. One that sees nothing of the span gets a
+// part that fold passes over.
+func (p *panel) softmax(j int) (largest, total float32) {
+	c, lowest := &p.columns[j], float32(math.Inf(-1))
+	n := min(c.sees, p.end) - p.start
 	row := p.scores[j*p.stride:][:roundUp(n, kernels.TileRows)]
-	for i := n; i < len(row); i++ {
-		row[i] = float32(math.Inf(-1))
+	if c.from >= p.end {
+		clear(row)
+		return lowest, 0
 	}
-	largest = kernels.ScaleMax(p.b.tier, row, p.spec.Scale)
+	scale := p.spec.Scale
+	if p.spec.SoftCap > 0 {
+		kernels.SoftCap(p.b.tier, row, scale, p.spec.SoftCap)
+		scale = 1
+	}
+	fill(row[n:], lowest)
+	fill(row[:max(c.from-p.start, 0)], lowest)
+	largest = kernels.ScaleMax(p.b.tier, row, scale)
 	return largest, kernels.ExpSum(p.b.tier, row, largest)
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
 }
 
 // mix adds the span's values, weighted: out[j] += Σ weight * value. What all

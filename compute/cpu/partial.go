@@ -15,11 +15,16 @@ type lanes [kernels.TileRows]float32
 
 // fold adds the part of a span to sum, which holds the spans before it, for the
 // columns that see any of it: both are brought to the larger of the two largest
-// scores.
+// scores. Where a column's window begins in this span or later, sum holds nothing
+// of it and takes the part as it is.
 func (p *panel) fold(sum, part *partial, span int) {
 	var a, b lanes
-	first := p.firstSeeing(span * p.span)
+	start := span * p.span
+	first := p.firstSeeing(start)
 	for j := first; j < p.n(); j++ {
+		if p.columns[j].from >= start {
+			continue
+		}
 		largest := max(sum.largest[j], part.largest[j])
 		a[j], b[j] = sum.largest[j]-largest, part.largest[j]-largest
 		sum.largest[j] = largest
@@ -27,8 +32,13 @@ func (p *panel) fold(sum, part *partial, span int) {
 	kernels.ExpSum(p.b.tier, a[:], 0)
 	kernels.ExpSum(p.b.tier, b[:], 0)
 	for j := first; j < p.n(); j++ {
+		row, other := sum.out[j*p.padded:][:p.padded], part.out[j*p.padded:][:p.padded]
+		if p.columns[j].from >= start {
+			sum.largest[j], sum.total[j] = part.largest[j], part.total[j]
+			copy(row, other)
+			continue
+		}
 		sum.total[j] = float32(sum.total[j]*a[j]) + float32(part.total[j]*b[j])
-		row := sum.out[j*p.padded:][:p.padded]
-		kernels.Blend(p.b.tier, row, part.out[j*p.padded:][:p.padded], a[j], b[j])
+		kernels.Blend(p.b.tier, row, other, a[j], b[j])
 	}
 }

@@ -42,7 +42,7 @@ func (b *Backend) RopeStore(qkv compute.Buffer, spec compute.AttentionSpec, rope
 	if !(len(batch.SlotMapping) == n && n <= t.qkv.rows) {
 		fail("RopeStore: %d positions, %d slots, %d rows", n, len(batch.SlotMapping), t.qkv.rows)
 	}
-	if 2*t.rope.half != spec.HeadDim {
+	if 2*t.rope.half > spec.HeadDim {
 		fail("RopeStore: table for heads of %d, not %d", 2*t.rope.half, spec.HeadDim)
 	}
 	b.runRows(t, n, n*t.qkv.cols)
@@ -53,6 +53,9 @@ func checkAttention(qkv *buffer, spec compute.AttentionSpec, kv *kvCache, layer 
 	s := kv.spec
 	if !(spec.HeadDim == s.HeadDim && spec.NumKVHeads == s.NumKVHeads && layer >= 0 && layer < s.NumLayers) {
 		fail("attention %+v at layer %d of cache %+v", spec, layer, s)
+	}
+	if !(spec.SoftCap >= 0 && spec.Window >= 0) {
+		fail("attention %+v: soft cap and window must not be negative", spec)
 	}
 	if !(spec.NumHeads > 0 && spec.NumHeads%spec.NumKVHeads == 0) {
 		fail("attention heads %d of %d", spec.NumHeads, spec.NumKVHeads)

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"math"
-
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
@@ -69,38 +67,45 @@ func (b *Backend) RMSNorm(dst, src compute.Buffer, w compute.Vector, eps float32
 // run implements task.
 func (t *normTask) run(chunk, _ int) {
 	for i := chunk * rowChunk; i < min((chunk+1)*rowChunk, t.rows); i++ {
-		x := t.src.row(i)
-		mean := float64(kernels.SumSquares(t.tier, x)) / float64(len(x))
-		scale := float32(1 / math.Sqrt(mean+float64(t.eps)))
-		kernels.ScaleMul(t.tier, t.dst.row(i), x, t.w, scale)
+		normRow(t.tier, t.dst.row(i), t.src.row(i), t.w, t.eps)
 	}
 }
 
-// siluTask gates rows.
-type siluTask struct {
+// gateTask gates rows.
+type gateTask struct {
 	tier        kernels.Tier
+	gate        func(t kernels.Tier, dst, gate, up []float32)
 	dst, gateUp *buffer
 	rows        int
 }
 
 // SiluMul implements compute.Backend.
 func (b *Backend) SiluMul(dst, gateUp compute.Buffer, rows int) {
-	t := &b.silu
-	*t = siluTask{tier: b.tier, dst: dst.(*buffer), gateUp: gateUp.(*buffer), rows: rows}
+	b.gateMul(kernels.SiluMul, dst.(*buffer), gateUp.(*buffer), rows)
+}
+
+// GeluMul implements compute.Backend.
+func (b *Backend) GeluMul(dst, gateUp compute.Buffer, rows int) {
+	b.gateMul(kernels.GeluMul, dst.(*buffer), gateUp.(*buffer), rows)
+}
+
+func (b *Backend) gateMul(gate func(t kernels.Tier, dst, gate, up []float32), dst, gateUp *buffer, rows int) {
+	t := &b.gate
+	*t = gateTask{tier: b.tier, gate: gate, dst: dst, gateUp: gateUp, rows: rows}
 	if t.gateUp.cols != 2*t.dst.cols {
-		fail("SiluMul: columns %d of %d", t.dst.cols, t.gateUp.cols)
+		fail("gating: columns %d of %d", t.dst.cols, t.gateUp.cols)
 	}
 	if !(rows >= 0 && rows <= t.dst.rows && rows <= t.gateUp.rows) {
-		fail("SiluMul: %d rows of %d, %d", rows, t.dst.rows, t.gateUp.rows)
+		fail("gating: %d rows of %d, %d", rows, t.dst.rows, t.gateUp.rows)
 	}
 	b.runRows(t, rows, rows*t.dst.cols/2)
 }
 
 // run implements task.
-func (t *siluTask) run(chunk, _ int) {
+func (t *gateTask) run(chunk, _ int) {
 	n := t.dst.cols
 	for i := chunk * rowChunk; i < min((chunk+1)*rowChunk, t.rows); i++ {
 		row := t.gateUp.row(i)
-		kernels.SiluMul(t.tier, t.dst.row(i), row[:n], row[n:])
+		t.gate(t.tier, t.dst.row(i), row[:n], row[n:])
 	}
 }

@@ -131,6 +131,38 @@ func siluMulAsm(t Tier, dst, gate, up []float32) int {
 	return groups * TileRows
 }
 
+func geluMulAsm(t Tier, dst, gate, up []float32) int {
+	groups := len(gate) / TileRows
+	if groups == 0 {
+		return 0
+	}
+	switch t {
+	case AVX512:
+		geluMulAVX512(&dst[0], &gate[0], &up[0], groups)
+	case AVX2:
+		geluMulAVX2(&dst[0], &gate[0], &up[0], groups)
+	default:
+		return 0
+	}
+	return groups * TileRows
+}
+
+func softCapAsm(t Tier, x []float32, inner, outer, limit float32) int {
+	groups := len(x) / TileRows
+	if groups == 0 {
+		return 0
+	}
+	switch t {
+	case AVX512:
+		softCapAVX512(&x[0], groups, inner, outer, limit)
+	case AVX2:
+		softCapAVX2(&x[0], groups, inner, outer, limit)
+	default:
+		return 0
+	}
+	return groups * TileRows
+}
+
 // The two below treat all of x and report whether t has assembly.
 
 func scaleMaxAsm(t Tier, x []float32, scale float32) (float32, bool) {

@@ -11,5 +11,7 @@ func scaleMulAsm(Tier, []float32, []float32, []float32, float32) int { return 0 
 func scaleAsm(Tier, []float32, []float32, float32) int               { return 0 }
 func blendAsm(Tier, []float32, []float32, float32, float32) int      { return 0 }
 func siluMulAsm(Tier, []float32, []float32, []float32) int           { return 0 }
+func geluMulAsm(Tier, []float32, []float32, []float32) int           { return 0 }
+func softCapAsm(Tier, []float32, float32, float32, float32) int      { return 0 }
 func scaleMaxAsm(Tier, []float32, float32) (float32, bool)           { return 0, false }
 func expSumAsm(Tier, []float32, float32) (float32, bool)             { return 0, false }

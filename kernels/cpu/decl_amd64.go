@@ -29,6 +29,12 @@ func blendAVX2(dst, x *float32, groups int, a, b float32)
 func siluMulAVX2(dst, gate, up *float32, groups int)
 
 //go:noescape
+func geluMulAVX2(dst, gate, up *float32, groups int)
+
+//go:noescape
+func softCapAVX2(x *float32, groups int, inner, outer, limit float32)
+
+//go:noescape
 func scaleMaxAVX2(x *float32, groups int, scale float32) float32
 
 //go:noescape
@@ -57,6 +63,12 @@ func blendAVX512(dst, x *float32, groups int, a, b float32)
 
 //go:noescape
 func siluMulAVX512(dst, gate, up *float32, groups int)
+
+//go:noescape
+func geluMulAVX512(dst, gate, up *float32, groups int)
+
+//go:noescape
+func softCapAVX512(x *float32, groups int, inner, outer, limit float32)
 
 //go:noescape
 func scaleMaxAVX512(x *float32, groups int, scale float32) float32

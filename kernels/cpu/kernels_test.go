@@ -317,6 +317,14 @@ func TestRowKernelsTiersAgree(t *testing.T) {
 			cpu.SiluMul(cpu.Generic, want, x, w)
 			cpu.SiluMul(tier, got, x, w)
 			requireSameBits(t, want, got, "SiluMul")
+			cpu.GeluMul(cpu.Generic, want, x, w)
+			cpu.GeluMul(tier, got, x, w)
+			requireSameBits(t, want, got, "GeluMul")
+			copy(want, x)
+			copy(got, x)
+			cpu.SoftCap(cpu.Generic, want, 0.3, 30)
+			cpu.SoftCap(tier, got, 0.3, 30)
+			requireSameBits(t, want, got, "SoftCap")
 		}
 	}
 }

@@ -137,7 +137,25 @@ DATA expTable<>+928(SB)/8, $0xff800000ff800000
 DATA expTable<>+936(SB)/8, $0xff800000ff800000
 DATA expTable<>+944(SB)/8, $0xff800000ff800000
 DATA expTable<>+952(SB)/8, $0xff800000ff800000
-GLOBL expTable<>(SB), RODATA|NOPTR, $960
+// geluLinear
+DATA expTable<>+960(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+968(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+976(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+984(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+992(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1000(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1008(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1016(SB)/8, $0xbfcc422abfcc422a
+// geluCubic
+DATA expTable<>+1024(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1032(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1040(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1048(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1056(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1064(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1072(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1080(SB)/8, $0xbd922279bd922279
+GLOBL expTable<>(SB), RODATA|NOPTR, $1088
 
 // func sumSquaresAVX2(x *float32, groups int, acc *lanes)
 TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-24
@@ -296,6 +314,149 @@ group:
 	ADDQ $64, AX
 	ADDQ $64, BX
 	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func geluMulAVX2(dst, gate, up *float32, groups int)
+TEXT ·geluMulAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ gate+8(FP), AX
+	MOVQ up+16(FP), BX
+	MOVQ groups+24(FP), CX
+	VMOVUPS expTable<>+0(SB), Y14
+	VMOVUPS expTable<>+64(SB), Y15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Y6
+	VMULPS Y6, Y6, Y0
+	VMOVUPS expTable<>+1024(SB), Y9
+	VFMADD213PS expTable<>+960(SB), Y0, Y9
+	VMULPS Y6, Y9, Y0
+	VMAXPS Y0, Y14, Y0
+	VMINPS Y0, Y15, Y0
+	VMULPS expTable<>+128(SB), Y0, Y10
+	VCVTPS2DQ Y10, Y11
+	VCVTDQ2PS Y11, Y10
+	VFMADD231PS expTable<>+192(SB), Y10, Y0
+	VFMADD231PS expTable<>+256(SB), Y10, Y0
+	VMOVUPS expTable<>+320(SB), Y9
+	VFMADD213PS expTable<>+384(SB), Y0, Y9
+	VFMADD213PS expTable<>+448(SB), Y0, Y9
+	VFMADD213PS expTable<>+512(SB), Y0, Y9
+	VFMADD213PS expTable<>+576(SB), Y0, Y9
+	VFMADD213PS expTable<>+640(SB), Y0, Y9
+	VMULPS Y0, Y0, Y12
+	VFMADD213PS Y0, Y12, Y9
+	VADDPS expTable<>+704(SB), Y9, Y9
+	VPADDD expTable<>+768(SB), Y11, Y11
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y0
+	VADDPS expTable<>+704(SB), Y0, Y0
+	VDIVPS Y0, Y6, Y0
+	VMULPS (BX), Y0, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(AX), Y7
+	VMULPS Y7, Y7, Y1
+	VMOVUPS expTable<>+1024(SB), Y9
+	VFMADD213PS expTable<>+960(SB), Y1, Y9
+	VMULPS Y7, Y9, Y1
+	VMAXPS Y1, Y14, Y1
+	VMINPS Y1, Y15, Y1
+	VMULPS expTable<>+128(SB), Y1, Y10
+	VCVTPS2DQ Y10, Y11
+	VCVTDQ2PS Y11, Y10
+	VFMADD231PS expTable<>+192(SB), Y10, Y1
+	VFMADD231PS expTable<>+256(SB), Y10, Y1
+	VMOVUPS expTable<>+320(SB), Y9
+	VFMADD213PS expTable<>+384(SB), Y1, Y9
+	VFMADD213PS expTable<>+448(SB), Y1, Y9
+	VFMADD213PS expTable<>+512(SB), Y1, Y9
+	VFMADD213PS expTable<>+576(SB), Y1, Y9
+	VFMADD213PS expTable<>+640(SB), Y1, Y9
+	VMULPS Y1, Y1, Y12
+	VFMADD213PS Y1, Y12, Y9
+	VADDPS expTable<>+704(SB), Y9, Y9
+	VPADDD expTable<>+768(SB), Y11, Y11
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y1
+	VADDPS expTable<>+704(SB), Y1, Y1
+	VDIVPS Y1, Y7, Y1
+	VMULPS 32(BX), Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	ADDQ $64, AX
+	ADDQ $64, BX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func softCapAVX2(x *float32, groups int, inner, outer, limit float32)
+TEXT ·softCapAVX2(SB), NOSPLIT, $0-28
+	MOVQ x+0(FP), AX
+	MOVQ groups+8(FP), CX
+	VBROADCASTSS inner+16(FP), Y4
+	VBROADCASTSS outer+20(FP), Y5
+	VBROADCASTSS limit+24(FP), Y6
+	VMOVUPS expTable<>+0(SB), Y14
+	VMOVUPS expTable<>+64(SB), Y15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Y4, Y0
+	VMAXPS Y0, Y14, Y0
+	VMINPS Y0, Y15, Y0
+	VMULPS expTable<>+128(SB), Y0, Y10
+	VCVTPS2DQ Y10, Y11
+	VCVTDQ2PS Y11, Y10
+	VFMADD231PS expTable<>+192(SB), Y10, Y0
+	VFMADD231PS expTable<>+256(SB), Y10, Y0
+	VMOVUPS expTable<>+320(SB), Y9
+	VFMADD213PS expTable<>+384(SB), Y0, Y9
+	VFMADD213PS expTable<>+448(SB), Y0, Y9
+	VFMADD213PS expTable<>+512(SB), Y0, Y9
+	VFMADD213PS expTable<>+576(SB), Y0, Y9
+	VFMADD213PS expTable<>+640(SB), Y0, Y9
+	VMULPS Y0, Y0, Y12
+	VFMADD213PS Y0, Y12, Y9
+	VADDPS expTable<>+704(SB), Y9, Y9
+	VPADDD expTable<>+768(SB), Y11, Y11
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y0
+	VADDPS expTable<>+704(SB), Y0, Y0
+	VDIVPS Y0, Y5, Y0
+	VSUBPS Y6, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS 32(AX), Y4, Y1
+	VMAXPS Y1, Y14, Y1
+	VMINPS Y1, Y15, Y1
+	VMULPS expTable<>+128(SB), Y1, Y10
+	VCVTPS2DQ Y10, Y11
+	VCVTDQ2PS Y11, Y10
+	VFMADD231PS expTable<>+192(SB), Y10, Y1
+	VFMADD231PS expTable<>+256(SB), Y10, Y1
+	VMOVUPS expTable<>+320(SB), Y9
+	VFMADD213PS expTable<>+384(SB), Y1, Y9
+	VFMADD213PS expTable<>+448(SB), Y1, Y9
+	VFMADD213PS expTable<>+512(SB), Y1, Y9
+	VFMADD213PS expTable<>+576(SB), Y1, Y9
+	VFMADD213PS expTable<>+640(SB), Y1, Y9
+	VMULPS Y1, Y1, Y12
+	VFMADD213PS Y1, Y12, Y9
+	VADDPS expTable<>+704(SB), Y9, Y9
+	VPADDD expTable<>+768(SB), Y11, Y11
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y1
+	VADDPS expTable<>+704(SB), Y1, Y1
+	VDIVPS Y1, Y5, Y1
+	VSUBPS Y6, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ $64, AX
 	DECQ CX
 	JNZ group
 done:

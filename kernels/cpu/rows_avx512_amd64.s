@@ -137,7 +137,25 @@ DATA expTable<>+928(SB)/8, $0xff800000ff800000
 DATA expTable<>+936(SB)/8, $0xff800000ff800000
 DATA expTable<>+944(SB)/8, $0xff800000ff800000
 DATA expTable<>+952(SB)/8, $0xff800000ff800000
-GLOBL expTable<>(SB), RODATA|NOPTR, $960
+// geluLinear
+DATA expTable<>+960(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+968(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+976(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+984(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+992(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1000(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1008(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1016(SB)/8, $0xbfcc422abfcc422a
+// geluCubic
+DATA expTable<>+1024(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1032(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1040(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1048(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1056(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1064(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1072(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1080(SB)/8, $0xbd922279bd922279
+GLOBL expTable<>(SB), RODATA|NOPTR, $1088
 
 // func sumSquaresAVX512(x *float32, groups int, acc *lanes)
 TEXT ·sumSquaresAVX512(SB), NOSPLIT, $0-24
@@ -259,6 +277,97 @@ group:
 	ADDQ $64, AX
 	ADDQ $64, BX
 	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func geluMulAVX512(dst, gate, up *float32, groups int)
+TEXT ·geluMulAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ gate+8(FP), AX
+	MOVQ up+16(FP), BX
+	MOVQ groups+24(FP), CX
+	VMOVUPS expTable<>+0(SB), Z14
+	VMOVUPS expTable<>+64(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Z6
+	VMULPS Z6, Z6, Z0
+	VMOVUPS expTable<>+1024(SB), Z9
+	VFMADD213PS expTable<>+960(SB), Z0, Z9
+	VMULPS Z6, Z9, Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VMULPS expTable<>+128(SB), Z0, Z10
+	VCVTPS2DQ Z10, Z11
+	VCVTDQ2PS Z11, Z10
+	VFMADD231PS expTable<>+192(SB), Z10, Z0
+	VFMADD231PS expTable<>+256(SB), Z10, Z0
+	VMOVUPS expTable<>+320(SB), Z9
+	VFMADD213PS expTable<>+384(SB), Z0, Z9
+	VFMADD213PS expTable<>+448(SB), Z0, Z9
+	VFMADD213PS expTable<>+512(SB), Z0, Z9
+	VFMADD213PS expTable<>+576(SB), Z0, Z9
+	VFMADD213PS expTable<>+640(SB), Z0, Z9
+	VMULPS Z0, Z0, Z12
+	VFMADD213PS Z0, Z12, Z9
+	VADDPS expTable<>+704(SB), Z9, Z9
+	VPADDD expTable<>+768(SB), Z11, Z11
+	VPSLLD $23, Z11, Z11
+	VMULPS Z11, Z9, Z0
+	VADDPS expTable<>+704(SB), Z0, Z0
+	VDIVPS Z0, Z6, Z0
+	VMULPS (BX), Z0, Z0
+	VMOVUPS Z0, (DX)
+	ADDQ $64, AX
+	ADDQ $64, BX
+	ADDQ $64, DX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func softCapAVX512(x *float32, groups int, inner, outer, limit float32)
+TEXT ·softCapAVX512(SB), NOSPLIT, $0-28
+	MOVQ x+0(FP), AX
+	MOVQ groups+8(FP), CX
+	VBROADCASTSS inner+16(FP), Z4
+	VBROADCASTSS outer+20(FP), Z5
+	VBROADCASTSS limit+24(FP), Z6
+	VMOVUPS expTable<>+0(SB), Z14
+	VMOVUPS expTable<>+64(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Z4, Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VMULPS expTable<>+128(SB), Z0, Z10
+	VCVTPS2DQ Z10, Z11
+	VCVTDQ2PS Z11, Z10
+	VFMADD231PS expTable<>+192(SB), Z10, Z0
+	VFMADD231PS expTable<>+256(SB), Z10, Z0
+	VMOVUPS expTable<>+320(SB), Z9
+	VFMADD213PS expTable<>+384(SB), Z0, Z9
+	VFMADD213PS expTable<>+448(SB), Z0, Z9
+	VFMADD213PS expTable<>+512(SB), Z0, Z9
+	VFMADD213PS expTable<>+576(SB), Z0, Z9
+	VFMADD213PS expTable<>+640(SB), Z0, Z9
+	VMULPS Z0, Z0, Z12
+	VFMADD213PS Z0, Z12, Z9
+	VADDPS expTable<>+704(SB), Z9, Z9
+	VPADDD expTable<>+768(SB), Z11, Z11
+	VPSLLD $23, Z11, Z11
+	VMULPS Z11, Z9, Z0
+	VADDPS expTable<>+704(SB), Z0, Z0
+	VDIVPS Z0, Z5, Z0
+	VSUBPS Z6, Z0, Z0
+	VMOVUPS Z0, (AX)
+	ADDQ $64, AX
 	DECQ CX
 	JNZ group
 done:

@@ -62,6 +62,32 @@ func SiluMul(t Tier, dst, gate, up []float32) {
 	}
 }
 
+// SoftCap replaces x[i] by limit*tanh(x[i]*scale/limit), limit > 0. With
+// tanh(y) = 2/(1+exp(-2y)) - 1 its error is some 2e-7 of limit.
+func SoftCap(t Tier, x []float32, scale, limit float32) {
+	inner, outer := -2*scale/limit, 2*limit
+	for i := softCapAsm(t, x, inner, outer, limit); i < len(x); i++ {
+		x[i] = outer/(1+exp32(float32(x[i]*inner))) - limit
+	}
+}
+
+// GeluMul sets dst[i] = gelu(gate[i]) * up[i] with the approximation by tanh,
+// gelu(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x³))) = x / (1 + exp(-2 …)).
+func GeluMul(t Tier, dst, gate, up []float32) {
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i := geluMulAsm(t, dst, gate, up); i < len(gate); i++ {
+		g := gate[i]
+		inner := float32(fma32(float32(g*g), geluCubic, geluLinear) * g)
+		dst[i] = g / (1 + exp32(inner)) * up[i]
+	}
+}
+
+// Constants of GeluMul: -2*sqrt(2/pi), and that times 0.044715.
+const (
+	geluLinear = -1.5957691216057308
+	geluCubic  = -0.07135481627260025
+)
+
 // ScaleMax multiplies x by scale in place and returns the largest product. The
 // length of x is a multiple of TileRows, > 0: pad with negative infinity. With
 // a NaN in x the result is not defined.

@@ -7,6 +7,7 @@ import "math"
 type Shape struct {
 	NumHeads, NumKVHeads, HeadDim int
 	Scale                         float64 // applied to q·k
+	SoftCap                       float64 // scores become SoftCap*tanh(score/SoftCap); 0 = they stay
 }
 
 // Row returns the length of a qkv row.
@@ -29,9 +30,10 @@ func NewCache(s Shape, slots int) *Cache {
 
 // Rope rotates the queries and keys of a qkv row in place. cos and sin are the
 // row of its position in a table [positions, HeadDim/2]. The pairs are
-// (i, i+HeadDim/2) of each head.
+// (i, i+HeadDim/2) of each head. A shorter row of n rotates the pairs (i, i+n)
+// and leaves the rest of each head.
 func Rope(row []float64, s Shape, cos, sin []float64) {
-	half := s.HeadDim / 2
+	half := len(cos)
 	for h := range s.NumHeads + s.NumKVHeads {
 		x := row[h*s.HeadDim:][:s.HeadDim]
 		for i := range half {
@@ -51,8 +53,8 @@ func (c *Cache) Store(row []float64, s Shape, slot int) {
 }
 
 // Attention returns softmax(Scale * q·k) · v for every head of one qkv row
-// [NumHeads*HeadDim], over the given slots: those of positions 0 up to and
-// including the row's own. Query head h uses key-value head
+// [NumHeads*HeadDim], over the given slots: those of the positions that it sees,
+// the row's own included. Query head h uses key-value head
 // h / (NumHeads/NumKVHeads).
 func (c *Cache) Attention(row []float64, s Shape, slots []int) []float64 {
 	out := make([]float64, s.NumHeads*s.HeadDim)
@@ -67,6 +69,9 @@ func (c *Cache) Attention(row []float64, s Shape, slots []int) []float64 {
 				weights[i] += q[d] * k[d]
 			}
 			weights[i] *= s.Scale
+			if s.SoftCap > 0 {
+				weights[i] = s.SoftCap * math.Tanh(weights[i]/s.SoftCap)
+			}
 			largest = max(largest, weights[i])
 		}
 		sum := 0.0

@@ -33,6 +33,25 @@ func TestSiluMul(t *testing.T) {
 	require.InDeltaSlice(t, []float64{0, math.Log(3) * 0.75 * 8}, got, 1e-12)
 }
 
+func TestGeluMul(t *testing.T) {
+	// gelu(1) and gelu(-2) in the approximation, to ten digits.
+	got := ref.GeluMul([]float64{1, -2, 3, 5}, 2)
+	require.InDeltaSlice(t, []float64{0.8411919906 * 3, -0.0454023059 * 5}, got, 1e-9)
+}
+
+func TestElementwise(t *testing.T) {
+	require.Equal(t, []float64{11, 22, 13, 24}, ref.AddBias([]float64{1, 2, 3, 4}, []float64{10, 20}))
+	require.Equal(t, []float64{2, -4}, ref.Scale([]float64{1, -2}, 2))
+	require.InDeltaSlice(t, []float64{0, 3}, ref.SoftCap([]float64{0, 5 * math.Atanh(0.6)}, 5), 1e-12)
+	require.Equal(t, []float64{10.6, 21.6}, ref.RMSNormAdd([]float64{10, 20}, []float64{3, 4}, []float64{1, 2}, 12.5))
+}
+
+func TestHeadNormLeavesValues(t *testing.T) {
+	s := ref.Shape{NumHeads: 2, NumKVHeads: 1, HeadDim: 2}
+	got := ref.HeadNorm([]float64{3, 4, 4, 3, 3, 4, 3, 4}, s, []float64{1, 2}, []float64{10, 10}, 12.5)
+	require.Equal(t, []float64{0.6, 1.6, 0.8, 1.2, 6, 8, 3, 4}, got)
+}
+
 func TestRopeRotatesHalfSplitPairs(t *testing.T) {
 	s := ref.Shape{NumHeads: 1, NumKVHeads: 1, HeadDim: 4}
 	row := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9}

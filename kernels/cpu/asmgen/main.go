@@ -52,6 +52,8 @@ func declare(f *file, s *isa) {
 		"scale%s(dst, x *float32, groups int, scale float32)",
 		"blend%s(dst, x *float32, groups int, a, b float32)",
 		"siluMul%s(dst, gate, up *float32, groups int)",
+		"geluMul%s(dst, gate, up *float32, groups int)",
+		"softCap%s(x *float32, groups int, inner, outer, limit float32)",
 		"scaleMax%s(x *float32, groups int, scale float32) float32",
 		"expSum%s(x *float32, groups int, shift float32) float32",
 	} {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// The constants of exp, each repeated over sixteen lanes so that every
-// instruction set can use it as a memory operand. They are those of exp32.
+// The constants of exp and GeluMul, each repeated over sixteen lanes so that every
+// instruction set can use it as a memory operand. They are those of the Go code.
 var expConstants = []struct {
 	name string
 	bits uint32
@@ -26,6 +26,8 @@ var expConstants = []struct {
 	{"bias", 127},
 	{"sign", 1 << 31},
 	{"lowest", f32(math.Inf(-1))},
+	{"geluLinear", f32(-1.5957691216057308)},
+	{"geluCubic", f32(-0.07135481627260025)},
 }
 
 func f32(x float64) uint32 { return math.Float32bits(float32(x)) }
@@ -66,6 +68,8 @@ func rows(f *file, s *isa) {
 	k.scale()
 	k.blend()
 	k.siluMul()
+	k.geluMul()
+	k.softCap()
 	k.scaleMax()
 	k.expSum()
 }
@@ -190,6 +194,50 @@ func (k rowKernel) siluMul() {
 		k.op("VMULPS", k.part(part, "BX"), x, x)
 		k.op("VMOVUPS", x, k.part(part, "DX"))
 	}, "AX", "BX", "DX")
+	k.end()
+}
+
+func (k rowKernel) geluMul() {
+	k.function("geluMul"+k.name, "(dst, gate, up *float32, groups int)", 32)
+	k.op("MOVQ", "dst+0(FP)", "DX")
+	k.op("MOVQ", "gate+8(FP)", "AX")
+	k.op("MOVQ", "up+16(FP)", "BX")
+	k.op("MOVQ", "groups+24(FP)", "CX")
+	k.loadLimits()
+	k.loop(func(part int) {
+		gate, x, p := k.reg(6+part), k.reg(part), k.reg(9)
+		k.op("VMOVUPS", k.part(part, "AX"), gate)
+		k.op("VMULPS", gate, gate, x)
+		k.op("VMOVUPS", constant("geluCubic"), p)
+		k.op("VFMADD213PS", constant("geluLinear"), x, p)
+		k.op("VMULPS", gate, p, x)
+		k.exp(part)
+		k.op("VADDPS", constant("one"), x, x)
+		k.op("VDIVPS", x, gate, x)
+		k.op("VMULPS", k.part(part, "BX"), x, x)
+		k.op("VMOVUPS", x, k.part(part, "DX"))
+	}, "AX", "BX", "DX")
+	k.end()
+}
+
+func (k rowKernel) softCap() {
+	k.function("softCap"+k.name, "(x *float32, groups int, inner, outer, limit float32)", 28)
+	k.op("MOVQ", "x+0(FP)", "AX")
+	k.op("MOVQ", "groups+8(FP)", "CX")
+	inner, outer, limit := k.reg(4), k.reg(5), k.reg(6)
+	k.op("VBROADCASTSS", "inner+16(FP)", inner)
+	k.op("VBROADCASTSS", "outer+20(FP)", outer)
+	k.op("VBROADCASTSS", "limit+24(FP)", limit)
+	k.loadLimits()
+	k.loop(func(part int) {
+		x := k.reg(part)
+		k.op("VMULPS", k.part(part, "AX"), inner, x)
+		k.exp(part)
+		k.op("VADDPS", constant("one"), x, x)
+		k.op("VDIVPS", x, outer, x)
+		k.op("VSUBPS", limit, x, x)
+		k.op("VMOVUPS", x, k.part(part, "AX"))
+	}, "AX")
 	k.end()
 }
 
