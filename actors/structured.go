@@ -39,15 +39,7 @@ func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *gr
 	return &grammars{
 		byKey: map[grammarKey]*compilation{},
 		vocabulary: sync.OnceValue(func() *grammar.Vocabulary {
-			tokens := make([][]byte, vocabSize) // a model may have more than its tokenizer knows
-			o := grammar.VocabularyOptions{EOS: eosTokenIDs}
-			for id := range min(vocabSize, t.VocabSize()) {
-				tokens[id] = t.TokenBytes(int32(id))
-				if t.IsSpecial(int32(id)) {
-					o.Special = append(o.Special, int32(id))
-				}
-			}
-			return grammar.NewVocabulary(tokens, o)
+			return grammar.VocabularyOf(t, vocabSize, eosTokenIDs)
 		}),
 	}
 }

@@ -169,6 +169,7 @@ func (b *builder) appendKey(key []byte, nodes []int32) []byte {
 // tableIndex is an index that tables share, with a number for keys.
 type tableIndex struct {
 	index  *[256]uint8
+	bytes  uint64 // see table
 	number int32
 }
 
@@ -176,7 +177,7 @@ func (b *builder) sharedIndex(index *[256]uint8) tableIndex {
 	known, ok := b.indexes[*index]
 	if !ok {
 		b.hold(len(index))
-		known = tableIndex{index, int32(len(b.indexes))}
+		known = tableIndex{index, foldIndex(index), int32(len(b.indexes))}
 		b.indexes[*index] = known
 	}
 	return known
@@ -209,7 +210,8 @@ func (b *builder) tableNode(index *[256]uint8, targets []int32) node {
 		}
 	}
 	b.hold(tableBytes + 4*len(targets))
-	b.tables = append(b.tables, table{b.sharedIndex(index).index, slices.Clip(targets)})
+	shared := b.sharedIndex(index)
+	b.tables = append(b.tables, table{shared.index, shared.bytes, slices.Clip(targets)})
 	return node{op: opTable, arg: int32(len(b.tables) - 1)}
 }
 

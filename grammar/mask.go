@@ -98,13 +98,16 @@ func (b *binding) lookUp(dst []uint64, t thread, l *local) (work int) {
 	s.mu.RLock()
 	e, ok := s.entries[key]
 	s.mu.RUnlock()
-	if !ok || !sameMasks(e.stack, t.frame) {
-		e, work = b.compute(t, l, left)
-		s.put(key, e, b.limit)
+	if ok && sameMasks(e.stack, t.frame) {
+		orBits(dst, e.bits)
+		setBits(dst, e.ids)
+		return 0
 	}
-	orBits(dst, e.bits)
-	setBits(dst, e.ids)
-	return work
+	w := b.walk(t, l, left)
+	defer w.release()
+	setBits(dst, w.ids)
+	s.put(key, w.entry(t.frame), b.limit)
+	return w.work
 }
 
 func (s *shard) put(key maskKey, e maskEntry, limit int) {
@@ -118,23 +121,28 @@ func (s *shard) put(key maskKey, e maskEntry, limit int) {
 	s.entries[key] = e
 }
 
-func (b *binding) compute(t thread, l *local, left rounds) (maskEntry, int) {
+// walk finds the tokens for lookUp. The caller releases the walker that has them.
+func (b *binding) walk(t thread, l *local, left rounds) *walker {
 	w := newWalker(b.p, b.v)
-	defer w.release()
 	if l == nil {
 		w.subtree(0, []thread{t})
 	} else {
 		w.init = w.enter(w.init[:0], 0, returnFrom(t.frame))
 		w.afterEscapes(l, left, b.p.loopOf[t.pc] >= 0)
 	}
-	e := maskEntry{stack: t.frame}
-	if words := b.v.MaskWords(); len(w.ids) > 2*words {
+	return w
+}
+
+// entry keeps what a walk from above stack has found.
+func (w *walker) entry(stack *frame) maskEntry {
+	e := maskEntry{stack: stack}
+	if words := w.v.MaskWords(); len(w.ids) > 2*words {
 		e.bits = make([]uint64, words)
 		setBits(e.bits, w.ids)
 	} else {
 		e.ids = slices.Clone(w.ids)
 	}
-	return e, w.work
+	return e
 }
 
 // local returns the local of a wide node, and the steps that it took. Those of

@@ -1,5 +1,7 @@
 package grammar
 
+import "math/bits"
+
 // op is what a node of the machine does.
 type op uint8
 
@@ -27,6 +29,7 @@ type node struct {
 // table maps a byte to a node.
 type table struct {
 	index   *[256]uint8 // into targets; tables that tell the same bytes apart share it
+	bytes   uint64      // bit b%64 is set if the index of b is not 0
 	targets []int32     // targets[0] is the failNode
 }
 
@@ -79,7 +82,7 @@ type program struct {
 // Bytes that each part of a program takes, besides what it leads to.
 const (
 	nodeBytes  = 16 + 4 + 4 + 1 + 1 // with need, loopOf, join and wide
-	tableBytes = 8 + 24
+	tableBytes = 8 + 8 + 24
 	splitBytes = 24
 )
 
@@ -148,13 +151,46 @@ func (p *program) left(pc, count int32, longest int) rounds {
 	return out
 }
 
+// bytesOf has bit b%64 set for every byte b that n accepts, and maybe more.
+func (p *program) bytesOf(n *node) uint64 {
+	switch n.op {
+	case opTable:
+		return p.tables[n.arg].bytes
+	case opRange:
+		if count := int(n.hi-n.lo) + 1; count < 64 {
+			return bits.RotateLeft64(1<<count-1, int(n.lo))
+		}
+		return ^uint64(0)
+	}
+	return 0
+}
+
+// foldIndex returns what table.bytes is for an index.
+func foldIndex(index *[256]uint8) (folded uint64) {
+	for b, i := range index {
+		if i != 0 {
+			folded |= 1 << (b & 63)
+		}
+	}
+	return folded
+}
+
+// A wide node accepts this many characters of this range.
+const (
+	minWide                       = 8
+	firstPrintable, lastPrintable = ' ', '~'
+)
+
 // isWide reports whether n accepts many printable characters.
 func (p *program) isWide(n *node) bool {
+	if n.op == opRange {
+		return min(int(n.hi), lastPrintable)-max(int(n.lo), firstPrintable) >= minWide-1
+	}
 	count := 0
-	for b := byte(' '); b < 0x7f; b++ {
+	for b := byte(firstPrintable); b <= lastPrintable; b++ {
 		if p.nextOf(n, b) != failNode {
 			count++
 		}
 	}
-	return count >= 8
+	return count >= minWide
 }

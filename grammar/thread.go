@@ -98,6 +98,7 @@ type escape struct {
 type slab struct {
 	chunks [][]frame
 	used   int
+	most   int // of used since the last clear
 }
 
 const slabChunk = 256
@@ -108,7 +109,16 @@ func (s *slab) next() *frame {
 	}
 	f := &s.chunks[s.used/slabChunk][s.used%slabChunk]
 	s.used++
+	s.most = max(s.most, s.used)
 	return f
+}
+
+// clear forgets the frames handed out.
+func (s *slab) clear() {
+	for i := 0; i < s.most; i += slabChunk {
+		clear(s.chunks[i/slabChunk][:min(s.most-i, slabChunk)])
+	}
+	s.used, s.most = 0, 0
 }
 
 func (s *stepper) push(t thread, ret int32) *frame {

@@ -17,17 +17,16 @@ func TestEmbeddedTokenizer(t *testing.T) {
 	require.NoError(t, err)
 	tok, err := tokenizer.New(file, tokenizer.Config{})
 	require.NoError(t, err)
-	tokens := make([][]byte, tok.VocabSize()+1)
-	o := grammar.VocabularyOptions{EOS: []int32{int32(tok.VocabSize())}}
-	for id := range int32(tok.VocabSize()) {
-		tokens[id] = tok.TokenBytes(id)
-		if tok.IsSpecial(id) {
-			o.Special = append(o.Special, id)
-		}
-	}
-	v := grammar.NewVocabulary(tokens, o)
-	require.NotEmpty(t, o.Special)
+	v := grammar.VocabularyOf(tok, tok.VocabSize()+1, []int32{int32(tok.VocabSize())})
+	require.Equal(t, tok.VocabSize()+1, v.Size())
 	require.Empty(t, v.MissingBytes())
+	special := int32(0)
+	for !tok.IsSpecial(special) {
+		special++
+	}
+	free, err := grammar.CompileRegex(`(?s).*`, grammar.Options{})
+	require.NoError(t, err)
+	require.False(t, free.NewMatcher(v).Allowed(special), "a special token is no text")
 	for i, schema := range lines(t, "schemas.jsonl") {
 		if i%4 != 0 {
 			continue

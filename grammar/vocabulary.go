@@ -17,8 +17,9 @@ type Vocabulary struct {
 	longest int        // bytes of the longest allowed token
 	// follow has, per trie node, bit b%64 set if a child's byte is b.
 	follow []uint64
-	shared []*local // by node of the prelude, nil if it is not wide
-	free   *local   // of loops over freeChar
+	first  [256]int32 // by byte, the child of the root; 0 = there is none
+	shared []*local   // by node of the prelude, nil if it is not wide
+	free   *local     // of loops over freeChar
 }
 
 // VocabularyOptions say which tokens are more than their bytes.
@@ -75,6 +76,27 @@ func NewVocabulary(tokenBytes [][]byte, o VocabularyOptions) *Vocabulary {
 		}
 	}
 	return v
+}
+
+// Tokenizer is what [VocabularyOf] asks of one.
+type Tokenizer interface {
+	VocabSize() int
+	TokenBytes(id int32) []byte
+	IsSpecial(id int32) bool
+}
+
+// VocabularyOf builds the vocabulary of a model with size tokens, which may be more
+// than its tokenizer knows, or fewer; those end a text that eos lists.
+func VocabularyOf(t Tokenizer, size int, eos []int32) *Vocabulary {
+	tokens := make([][]byte, size)
+	o := VocabularyOptions{EOS: eos}
+	for id := range int32(min(size, t.VocabSize())) {
+		tokens[id] = t.TokenBytes(id)
+		if t.IsSpecial(id) {
+			o.Special = append(o.Special, id)
+		}
+	}
+	return NewVocabulary(tokens, o)
 }
 
 func (v *Vocabulary) exists(id int32) bool { return id >= 0 && int(id) < len(v.tokens) }
@@ -154,6 +176,9 @@ func (v *Vocabulary) buildTrie() {
 		for child := parent + 1; child < v.trie[parent].end; child = v.trie[child].end {
 			v.follow[parent] |= 1 << (v.trie[child].b & 63)
 		}
+	}
+	for child := int32(1); child < v.trie[0].end; child = v.trie[child].end {
+		v.first[v.trie[child].b] = child
 	}
 }
 

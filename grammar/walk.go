@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 )
@@ -18,6 +19,7 @@ type walker struct {
 	// rounds is, per entry of ids, the fewest rounds that a survivor took;
 	// local walks only.
 	rounds []int32
+	fewest []int32 // by token, scratch of local walks: 0 between them
 	frames slab
 	// limit bounds work. A walk that is as ambiguous as to reach it finds fewer
 	// tokens than there are, always the same ones, and at least one.
@@ -33,7 +35,6 @@ func newWalker(p *program, v *Vocabulary) *walker {
 	w := walkers.Get().(*walker)
 	w.stepper = stepper{p: p, longest: v.longest, slab: &w.frames, escapes: w.escapes[:0]}
 	w.v, w.ids, w.rounds = v, w.ids[:0], w.rounds[:0]
-	w.frames.used = 0
 	w.limit = v.walkLimit()
 	return w
 }
@@ -45,22 +46,39 @@ func (w *walker) release() {
 	// The pool must not keep the stacks of a text alive.
 	clear(w.sets[:cap(w.sets)])
 	clear(w.init[:cap(w.init)])
-	for _, c := range w.frames.chunks {
-		clear(c)
-	}
+	w.frames.clear()
 	w.p, w.v, w.base = nil, nil, nil
 	walkers.Put(w)
 }
 
 // subtree visits what lies below trie node top, with the threads of init there.
 func (w *walker) subtree(top int32, init []thread) {
-	trie := w.v.trie
 	w.sets = append(w.sets[:0], init...)
 	w.off = append(w.off[:0], 0, int32(len(w.sets)))
 	w.used = append(w.used[:0], w.frames.used)
-	for i := top + 1; i < trie[top].end && (w.work < w.limit || len(w.ids) == 0); {
+	if top > 0 {
+		w.visit(top+1, w.v.trie[top].end)
+	} else {
+		// The root has a child for almost every byte, and init mostly goes on with few.
+		for left := w.firstBytes(init); left != 0; left &= left - 1 {
+			for b := bits.TrailingZeros64(left); b < 256; b += 64 {
+				if child := w.v.first[b]; child > 0 {
+					w.visit(child, w.v.trie[child].end)
+				}
+			}
+		}
+	}
+	w.frames.used = w.used[0]
+}
+
+// visit goes through the trie nodes from first to before end, first's brothers and
+// all that is below. The threads in front of first are those that off begins with.
+func (w *walker) visit(first, end int32) {
+	trie := w.v.trie
+	above := trie[first].depth - 1
+	for i := first; i < end && (w.work < w.limit || len(w.ids) == 0); {
 		n := &trie[i]
-		d := int(n.depth - trie[top].depth)
+		d := int(n.depth - above)
 		from, to := w.off[d-1], w.off[d]
 		w.sets, w.off, w.at = w.sets[:to], w.off[:d+1], i
 		w.used, w.frames.used = w.used[:d], w.used[d-1]
@@ -72,9 +90,10 @@ func (w *walker) subtree(top int32, init []thread) {
 		w.off = append(w.off, int32(len(w.sets)))
 		w.used = append(w.used, w.frames.used)
 		w.mark(i, w.sets[to:])
-		i++
+		if i++; i < n.end && w.v.follow[i-1]&w.firstBytes(w.sets[to:]) == 0 {
+			i = n.end
+		}
 	}
-	w.frames.used = w.used[0]
 }
 
 // stepSet appends where sets[from:to] go with c.
@@ -173,27 +192,39 @@ func localWalk(p *program, v *Vocabulary, pc int32) *local {
 	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach, work: w.work}
 	setBits(l.bits, w.ids)
 	inLoop := p.loopOf[pc] >= 0
-	fewest := make([]int32, v.Size()) // rounds by token
 	if inLoop {
 		l.sortByRounds(w.ids, w.rounds)
 		l.atEnd = make([]uint64, v.MaskWords())
-		for i, id := range w.ids {
-			fewest[id] = w.rounds[i]
-		}
+		w.markLast(l)
 	}
 	for _, e := range w.escapes {
 		l.furthest = max(l.furthest, e.rounds)
-		for _, id := range v.at(e.at) {
-			if inLoop && e.rounds == fewest[id] {
-				l.atEnd[id>>6] |= 1 << (id & 63)
-			}
-		}
 		if !inLoop || v.follow[e.at] != 0 {
 			l.escapes = append(l.escapes, e)
 		}
 	}
 	l.escapes = slices.Clip(l.escapes)
 	return l
+}
+
+// markLast fills atEnd.
+func (w *walker) markLast(l *local) {
+	if len(w.fewest) < w.v.Size() {
+		w.fewest = make([]int32, w.v.Size())
+	}
+	for i, id := range w.ids {
+		w.fewest[id] = w.rounds[i]
+	}
+	for _, e := range w.escapes {
+		for _, id := range w.v.at(e.at) {
+			if e.rounds == w.fewest[id] {
+				l.atEnd[id>>6] |= 1 << (id & 63)
+			}
+		}
+	}
+	for _, id := range w.ids {
+		w.fewest[id] = 0
+	}
 }
 
 // afterEscapes walks on from the escapes of l with the threads of w.init.
@@ -222,18 +253,12 @@ func (w *walker) afterEscapes(l *local, left rounds, inLoop bool) {
 	}
 }
 
-// firstBytes has bit b%64 set for every byte b that a thread accepts.
-func (w *walker) firstBytes(set []thread) uint64 {
-	var bits uint64
-	for _, t := range set {
-		n := &w.p.nodes[t.pc]
-		for b := range 256 {
-			if w.p.nextOf(n, byte(b)) != failNode {
-				bits |= 1 << (b & 63)
-			}
-		}
+// firstBytes has bit b%64 set for every byte b that a thread accepts, and maybe more.
+func (w *walker) firstBytes(set []thread) (bytes uint64) {
+	for i := range set {
+		bytes |= w.p.bytesOf(&w.p.nodes[set[i].pc])
 	}
-	return bits
+	return bytes
 }
 
 // sortByRounds is a counting sort.

@@ -30,17 +30,9 @@ const citySchema = `{"type":"object","properties":{"city":{"type":"string","maxL
 func TestGrammarHoldsUnderSpeculation(t *testing.T) {
 	words := embeddedTokenizer(t)
 	g := readGolden(t)
-	tokens := make([][]byte, words.VocabSize())
-	o := grammar.VocabularyOptions{EOS: g.EOSTokenIDs}
-	for id := range tokens {
-		tokens[id] = words.TokenBytes(int32(id))
-		if words.IsSpecial(int32(id)) {
-			o.Special = append(o.Special, int32(id))
-		}
-	}
 	schema, err := grammar.CompileJSONSchema([]byte(citySchema), grammar.Options{Param: "schema"})
 	require.NoError(t, err)
-	city := schema.Over(grammar.NewVocabulary(tokens, o))
+	city := schema.Over(grammar.VocabularyOf(words, words.VocabSize(), g.EOSTokenIDs))
 	params := func(i int) *infer.SamplingParams {
 		p := variedParams(g.EOSTokenIDs)(i)
 		p.Grammar, p.MaxTokens, p.BadWords, p.LogitBias = city, 200, nil, nil

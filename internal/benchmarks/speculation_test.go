@@ -180,15 +180,7 @@ func (m *timedMatcher) Accept(token int32) error {
 func BenchmarkMasks(b *testing.B) {
 	const batch = 32
 	d := newDecoder(b, nil, batch)
-	tokens := make([][]byte, d.words.VocabSize())
-	o := grammar.VocabularyOptions{EOS: d.eos}
-	for id := range tokens {
-		tokens[id] = d.words.TokenBytes(int32(id))
-		if d.words.IsSpecial(int32(id)) {
-			o.Special = append(o.Special, int32(id))
-		}
-	}
-	vocabulary := grammar.NewVocabulary(tokens, o)
+	vocabulary := grammar.VocabularyOf(d.words, d.words.VocabSize(), d.eos)
 	var cold, warm []float64
 	for range rounds * b.N {
 		var masking time.Duration
