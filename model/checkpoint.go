@@ -33,15 +33,18 @@ type shard struct {
 // located is a tensor and the file that it lies in.
 type located struct {
 	safetensors.Tensor
-	shard *shard
+	shard       *shard
+	pairedHeads int // in how many heads the rows wait to be rearranged, see hf.Tensor; 0 = none
 }
 
-// openCheckpoint maps the folder's weight file, or the shards that its index
-// names.
+// openCheckpoint maps the folder's weight file, the shards that its index names,
+// or its GGUF file.
 func openCheckpoint(f *Folder) (*checkpoint, error) {
 	c := &checkpoint{tensors: map[string]located{}}
 	var err error
 	switch {
+	case f.gguf != "":
+		err = c.openGGUF(f)
 	case f.Has(singleFile):
 		err = c.openSingle(f)
 	case f.Has(indexFile):
@@ -62,7 +65,7 @@ func (c *checkpoint) openSingle(f *Folder) error {
 		return err
 	}
 	for _, t := range file.Tensors() {
-		c.tensors[t.Name] = located{t, s}
+		c.tensors[t.Name] = located{Tensor: t, shard: s}
 	}
 	return nil
 }
@@ -92,7 +95,7 @@ func (c *checkpoint) openSharded(f *Folder) error {
 				return infer.Errorf(infer.CodeInvalid, indexFile,
 					"%s: tensor %q is said to be in %s, but it is not there: the files belong to different models or a download is incomplete", indexFile, tensor, name)
 			}
-			c.tensors[tensor] = located{t, s}
+			c.tensors[tensor] = located{Tensor: t, shard: s}
 		}
 	}
 	return nil
@@ -153,14 +156,12 @@ func (c *checkpoint) close() error {
 
 // noWeights says what a folder without weights holds instead.
 func noWeights(f *Folder) error {
-	hint := "download the model's *.safetensors files too"
+	hint := "download the model's *.safetensors files too, or a *.gguf file"
 	for _, name := range f.list() {
 		switch {
 		case strings.HasSuffix(name, ".safetensors"):
 			return infer.Errorf(infer.CodeInvalid, indexFile,
 				"%s: there is neither %s nor %s, but %s: the index of the shards is missing", f.Name(), singleFile, indexFile, name)
-		case strings.HasSuffix(name, ".gguf"):
-			hint = fmt.Sprintf("%s is a GGUF file; use the model's safetensors release", name)
 		case strings.HasPrefix(name, "pytorch_model") && strings.HasSuffix(name, ".bin"):
 			hint = fmt.Sprintf("%s is a PyTorch checkpoint; convert it to safetensors first", name)
 		}

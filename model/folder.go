@@ -20,15 +20,17 @@ import (
 const maxFileBytes = 256 << 20
 
 // Folder is a model folder in the Hugging Face layout, on disk or in the
-// binary. It is safe for concurrent use and holds no open file.
+// binary, or a GGUF file in its place. It is safe for concurrent use and holds
+// no open file.
 type Folder struct {
 	name  string            // for people and for errors: the path, or the built-in model's name
 	dir   string            // on disk, "" if built in
 	files map[string]string // built in, nil if on disk
+	gguf  string            // path of the GGUF file whose metadata stands for the files, "" if there is none
 }
 
-// OpenDir opens a folder on disk. The error says what path is instead, if it
-// is not a folder.
+// OpenDir opens a folder on disk, or a GGUF file, which may be alone in a folder.
+// The error says what path is instead, if it is none of these.
 func OpenDir(path string) (*Folder, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -37,11 +39,15 @@ func OpenDir(path string) (*Folder, error) {
 	case err != nil:
 		return nil, &infer.Error{Code: infer.CodeInvalid, Param: "model",
 			Message: fmt.Sprintf("model folder %q cannot be opened: %v", path, err), Err: err}
+	case !info.IsDir() && strings.HasSuffix(strings.ToLower(path), ggufSuffix):
+		return &Folder{name: path, gguf: path}, nil
 	case !info.IsDir():
 		return nil, infer.Errorf(infer.CodeInvalid, "model",
-			"%q is a file; give the folder that holds config.json and *.safetensors", path)
+			"%q is a file; give a *.gguf file or the folder that holds config.json and *.safetensors", path)
 	}
-	return &Folder{name: path, dir: path}, nil
+	f := &Folder{name: path, dir: path}
+	f.gguf, err = f.onlyGGUF()
+	return f, err
 }
 
 // Embedded makes a folder of files that are part of the binary. The contents
@@ -59,6 +65,9 @@ func (f *Folder) Name() string { return f.name }
 // one over 256 MiB is refused, and one that is plainly something else than a
 // file of a model is named for what it is.
 func (f *Folder) File(name string) ([]byte, error) {
+	if f.gguf != "" {
+		return f.fileOfGGUF(name)
+	}
 	if f.files != nil {
 		s, ok := f.files[name]
 		if !ok {
@@ -91,6 +100,9 @@ func impostor(b []byte) string {
 
 // Has reports whether the folder holds a file of that name.
 func (f *Folder) Has(name string) bool {
+	if f.gguf != "" {
+		return fromGGUF[name] != nil
+	}
 	if f.files != nil {
 		_, ok := f.files[name]
 		return ok

@@ -97,10 +97,9 @@ func TestBrokenFoldersAreRefused(t *testing.T) {
 func TestFoldersThatAreNone(t *testing.T) {
 	dir := t.TempDir()
 	require.ErrorContains(t, loadError(t, filepath.Join(dir, "nowhere"), options(t)), "does not exist")
-	modelkit.WriteFile(t, dir, "model.gguf", nil)
-	require.ErrorContains(t, loadError(t, filepath.Join(dir, "model.gguf"), options(t)), "is a file; give the folder")
+	modelkit.WriteFile(t, dir, "model.bin", nil)
+	require.ErrorContains(t, loadError(t, filepath.Join(dir, "model.bin"), options(t)), "is a file; give a *.gguf file or the folder")
 	modelkit.WriteFile(t, dir, "config.json", modelkit.Small(1).ConfigJSON(t))
-	require.ErrorContains(t, loadError(t, dir, options(t)), "model.gguf is a GGUF file")
 	modelkit.WriteFile(t, dir, "pytorch_model.bin", nil)
 	require.ErrorContains(t, loadError(t, dir, options(t)), "pytorch_model.bin is a PyTorch checkpoint")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, weightsFile), 0o700))
@@ -141,7 +140,7 @@ func TestTensorsThatDoNotFitTheConfig(t *testing.T) {
 		b := modelkit.Safetensors(t, "F32", small.Tensors...)
 		b = []byte(strings.Replace(string(b), `"lm_head.weight":{"dtype":"F32"`, `"lm_head.weight":{"dtype":"I32"`, 1))
 		modelkit.WriteFile(t, dir, weightsFile, b)
-		require.ErrorContains(t, loadError(t, dir, options(t)), `tensor "lm_head.weight" has element type I32; expected F32, F16 or BF16`)
+		require.ErrorContains(t, loadError(t, dir, options(t)), `tensor "lm_head.weight" has element type I32; supported: F32, F16, BF16`)
 	})
 }
 

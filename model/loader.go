@@ -49,7 +49,7 @@ func (c *checkpoint) find(want tensorSpec) (compute.RawTensor, error) {
 	dtype, ok := fileDTypes[t.DType]
 	if !ok {
 		return compute.RawTensor{}, infer.Errorf(infer.CodeInvalid, want.name,
-			"%s: tensor %q has element type %s; expected F32, F16 or BF16", t.shard.name, want.name, t.DType)
+			"%s: tensor %q has element type %s; supported: F32, F16, BF16", t.shard.name, want.name, t.DType)
 	}
 	raw := compute.RawTensor{Name: want.name, DType: dtype, Rows: want.rows, Cols: want.cols, Data: t.Data}
 	if want.cols == 0 {
@@ -153,17 +153,40 @@ func (l *loader) part(spec tensorSpec, isMatrix bool) (compute.RawTensor, error)
 		return t, infer.Errorf(infer.CodeInvalid, s.name, "%s became shorter while it was being loaded", s.name)
 	}
 	l.touched ^= prefault(t.Data)
+	if heads := l.checkpoint.tensors[spec.name].pairedHeads; heads > 0 {
+		t.Data = l.inScratch(len(t.Data), func(dst []byte) []byte { return appendUnpaired(dst, t.Data, spec.rows, heads) })
+	}
 	if !isMatrix || t.DType == l.dtype {
 		return t, nil
 	}
+	t.Data = l.inScratch(t.Rows*t.Cols*l.dtype.Size(), func(dst []byte) []byte {
+		dst, err = appendConverted(dst, t, l.dtype)
+		return dst
+	})
+	t.DType = l.dtype
+	return t, err
+}
+
+// inScratch returns what add appends to the scratch memory: about size bytes.
+func (l *loader) inScratch(size int, add func(dst []byte) []byte) []byte {
 	begin := len(l.scratch)
-	l.scratch = slices.Grow(l.scratch, t.Rows*t.Cols*l.dtype.Size())
-	l.scratch, err = appendConverted(l.scratch, t, l.dtype)
-	if err != nil {
-		return t, err
+	l.scratch = add(slices.Grow(l.scratch, size))
+	return l.scratch[begin:]
+}
+
+// appendUnpaired appends data's rows in the order of half-split rotary embedding,
+// given them in the order of hf.Tensor.PairedHeads.
+func appendUnpaired(dst, data []byte, rows, heads int) []byte {
+	rowBytes, perHead := len(data)/rows, rows/heads
+	for head := range heads {
+		for half := range 2 {
+			for i := range perHead / 2 {
+				row := head*perHead + 2*i + half
+				dst = append(dst, data[row*rowBytes:][:rowBytes]...)
+			}
+		}
 	}
-	t.DType, t.Data = l.dtype, l.scratch[begin:]
-	return t, nil
+	return dst
 }
 
 // prefault reads one byte of every page on this goroutine, where a fault can be

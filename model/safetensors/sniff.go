@@ -23,7 +23,7 @@ func sniff(data []byte) string {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("\x80\x02")):
 		return "this is a PyTorch checkpoint, not safetensors: convert it to safetensors first"
 	case bytes.HasPrefix(head, []byte("GGUF")):
-		return "this is a GGUF file, not safetensors: use the model's safetensors release"
+		return "this is a GGUF file, not safetensors: name it *.gguf"
 	case bytes.HasPrefix(text, []byte("{")) || bytes.HasPrefix(text, []byte("entry not found")) || bytes.HasPrefix(text, []byte("invalid ")):
 		return "this is a text file, perhaps a server's error message, not safetensors: download the file again"
 	}

@@ -84,7 +84,7 @@ var foreignFlags = []foreign{
 
 	{name: "quantization", arity: takesValue, accept: []string{"none", "None"}, refuse: true, note: noteLater},
 	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, enum: logprobsModes, refuse: true, note: "raw_logprobs is what there is"},
-	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors"}, enum: loadFormats, refuse: true, note: "only safetensors files are read"},
+	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors", "gguf"}, enum: loadFormats, refuse: true, note: "only safetensors and GGUF files are read"},
 	{name: "download-dir", arity: takesValue, note: noteNoHub},
 	{name: "revision", arity: takesValue, note: noteNoHub},
 	{name: "tokenizer-revision", arity: takesValue, note: noteNoHub},

@@ -1,0 +1,57 @@
+package hf
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/gguf"
+)
+
+// The parameters of Llama 3's frequency scaling that all its models share. A file
+// has the factors that follow from them, and not the parameters themselves.
+const (
+	lowFreqFactor   = 1
+	highFreqFactor  = 4
+	originalContext = 8192
+)
+
+// llama3 returns the rope_scaling that gives the factors of t, which the
+// converter of llama.cpp writes for the scaling of Llama 3 alone.
+func llama3(m *meta, t gguf.Tensor) map[string]any {
+	factors := make([]float64, len(t.Data)/4)
+	largest := 1.0
+	for i := range factors {
+		factors[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		largest = max(largest, factors[i])
+	}
+	theta := m.float(m.text("general.architecture", "")+".rope.freq_base", 10000)
+	for i, have := range factors {
+		want := llama3Factor(math.Pow(theta, -float64(i)/float64(len(factors))), largest)
+		if t.Type != gguf.F32 || len(t.Shape) != 1 || !(math.Abs(have-want) <= 1e-4*want) {
+			if m.err == nil {
+				m.err = infer.Errorf(infer.CodeInvalid, m.file.Name(),
+					"%s: tensor %q of type %v and shape %d does not hold the factors of Llama 3's rope scaling (element %d is %g, expected %g): others are not supported",
+					m.file.Name(), t.Name, t.Type, t.Shape, i, have, want)
+			}
+			break
+		}
+	}
+	return map[string]any{
+		"rope_type": "llama3", "factor": largest, "low_freq_factor": lowFreqFactor,
+		"high_freq_factor": highFreqFactor, "original_max_position_embeddings": originalContext,
+	}
+}
+
+// llama3Factor is what a frequency in radians per position is divided by.
+func llama3Factor(frequency, factor float64) float64 {
+	turns := originalContext * frequency / (2 * math.Pi)
+	switch {
+	case turns < lowFreqFactor:
+		return factor
+	case turns > highFreqFactor:
+		return 1
+	}
+	smooth := (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor)
+	return 1 / ((1-smooth)/factor + smooth)
+}
