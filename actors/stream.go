@@ -167,8 +167,9 @@ func (s *stream) push(deltas ...infer.Delta) bool {
 // eventBuffers are what streams that have ended leave to others.
 var eventBuffers sync.Pool // of *[]infer.Event, empty and cleared
 
-// Buffers of fewer events are as soon made anew; of more, too large to keep.
-const minKeptEvents, maxKeptEvents = 8, 256
+// Buffers of fewer events are as soon made anew; of more, too large to keep. What
+// may be pending of one token each, by the default bound, fits.
+const minKeptEvents, maxKeptEvents = 8, defaultStreamBufferBytes / 4 / eventBytes * 5 / 4
 
 func takeEvents() []infer.Event {
 	if kept, ok := eventBuffers.Get().(*[]infer.Event); ok {

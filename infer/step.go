@@ -74,7 +74,8 @@ type ScheduledSequence struct {
 }
 
 // StepResult answers a StepPlan; Sequences is parallel to the plan's. The
-// receiver owns it.
+// receiver has it until the next Launch, with which the runner may use its memory
+// again; what the elements point to is the receiver's for good.
 type StepResult struct {
 	StepID    uint64
 	Sequences []SequenceResult

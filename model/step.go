@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
@@ -21,6 +22,7 @@ type step struct {
 	rows []logitsRow // rows of the batch whose logits are needed, in plan order
 	ids  []int32     // their numbers, parallel to rows
 
+	result infer.StepResult // of the last step
 	// Where this step's results go; the receiver of the result owns them.
 	tokens   []int32               // backing of all NewTokenIDs
 	logprobs []infer.TokenLogprobs // backing of all Logprobs
@@ -51,7 +53,7 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 			res, err = nil, fmt.Errorf("model: panic in step %d: %v\n%s", plan.StepID, v, debug.Stack())
 		}
 	}()
-	res = &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
+	res = s.newResult(plan)
 	if err := s.prepare(plan, res); err != nil {
 		return nil, err
 	}
@@ -72,6 +74,15 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 		return nil, fmt.Errorf("model: step %d: %w", plan.StepID, err)
 	}
 	return res, nil
+}
+
+// newResult returns an empty result for a plan, in the memory of the last one.
+func (s *step) newResult(plan *infer.StepPlan) *infer.StepResult {
+	n := len(plan.Sequences)
+	clear(s.result.Sequences)
+	s.result.StepID = plan.StepID
+	s.result.Sequences = slices.Grow(s.result.Sequences[:0], n)[:n]
+	return &s.result
 }
 
 // prepare lays the plan out as a batch and lists the rows whose logits are

@@ -39,18 +39,21 @@ func (s *Scheduler) Commit(res *infer.StepResult) []Output {
 		panic(fmt.Sprintf("scheduler: result of step %d with %d sequences, but step %d with %d is outstanding=%t",
 			res.StepID, len(res.Sequences), s.plan.StepID, len(s.batch), s.inFlight))
 	}
-	clear(s.outputs) // no pointer to an ended sequence stays behind
-	s.outputs = s.outputs[:0]
-	numEnded := 0
+	numEnded, numOld := 0, len(s.outputs)
+	s.outputs = slices.Grow(s.outputs[:0], len(s.batch)) // they are large: filled in place
 	for i, seq := range s.batch {
-		out := s.commitSequence(seq, &res.Sequences[i])
+		n := len(s.outputs)
+		out := &s.outputs[:n+1][n]
+		s.commitSequence(seq, &res.Sequences[i], out)
 		if seq.ended {
 			numEnded++
 		}
 		if seq.ended || len(out.NewTokenIDs) > 0 || len(out.PromptLogprobs) > 0 {
-			s.outputs = append(s.outputs, out)
+			s.outputs = s.outputs[:n+1]
 		}
 	}
+	// No pointer to a sequence stays behind the outputs: it might outlive it.
+	clear(s.outputs[len(s.outputs):max(numOld, len(s.batch))])
 	if numEnded > 0 {
 		s.running = slices.DeleteFunc(s.running, func(q *Sequence) bool { return q.ended })
 	}
@@ -60,8 +63,8 @@ func (s *Scheduler) Commit(res *infer.StepResult) []Output {
 	return s.outputs
 }
 
-// commitSequence applies one sequence's share of a result.
-func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Output {
+// commitSequence applies one sequence's share of a result, and fills its output.
+func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult, out *Output) {
 	start, n := seq.numComputed, seq.numScheduled
 	numDrafts := seq.numDrafts
 	seq.numScheduled = 0
@@ -71,7 +74,8 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 		} else {
 			s.cache.Release(&seq.table) // what this step wrote was never committed
 		}
-		return s.end(seq, infer.FinishAbort)
+		*out = s.end(seq, infer.FinishAbort)
+		return
 	}
 	promptLogprobs, err := seq.newPromptLogprobs(start, n, res)
 	if err == nil {
@@ -79,9 +83,9 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 	}
 	if err != nil {
 		s.cache.Discard(&seq.table)
-		out := s.end(seq, infer.FinishError)
+		*out = s.end(seq, infer.FinishError)
 		out.Err = err
-		return out
+		return
 	}
 	accepted := max(len(res.NewTokenIDs)-1, 0)
 	seq.numComputed += n - numDrafts + accepted
@@ -89,10 +93,9 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult) Out
 	seq.chunked = seq.remaining() > 0
 	s.cache.Commit(&seq.table, seq.tokens[:seq.numComputed])
 	seq.numPromptLogprobs += len(promptLogprobs)
-	out := s.advance(seq, res)
+	s.advance(seq, res, out)
 	out.PromptLogprobs = promptLogprobs
 	out.NumDraftTokens, out.NumAcceptedTokens = numDrafts, accepted
-	return out
 }
 
 // checkTokens returns the error of a sequence's result: its own, or that it does
@@ -126,30 +129,25 @@ func (q *Sequence) newPromptLogprobs(start, n int, res *infer.SequenceResult) ([
 }
 
 // advance appends what was drawn and decides whether the sequence is finished.
-func (s *Scheduler) advance(seq *Sequence, res *infer.SequenceResult) Output {
+func (s *Scheduler) advance(seq *Sequence, res *infer.SequenceResult, out *Output) {
 	first := seq.remaining() == 0 && seq.numOutputTokens() == 0
 	if first {
 		s.deltas.promptTokensDone += len(seq.Prompt) - seq.numCachedTokens
 	}
 	before := len(seq.tokens)
 	reason, stop := s.append(seq, res.NewTokenIDs)
-	out := Output{
-		Seq:             seq,
-		NumOutputTokens: seq.numOutputTokens(),
-		NumCachedTokens: seq.numCachedTokens,
-	}
 	if reason != infer.FinishNone {
 		s.cache.Release(&seq.table)
-		out = s.end(seq, reason)
+		*out = s.end(seq, reason)
 		out.StopReason = stop
 	} else {
+		*out = Output{Seq: seq, NumOutputTokens: seq.numOutputTokens(), NumCachedTokens: seq.numCachedTokens}
 		s.keepDrafts(seq, res.DraftTokenIDs)
 	}
 	if before < len(seq.tokens) {
 		out.NewTokenIDs = seq.tokens[before:len(seq.tokens):len(seq.tokens)]
 		out.Logprobs = res.Logprobs[:min(len(out.NewTokenIDs), len(res.Logprobs))]
 	}
-	return out
 }
 
 // append adds what was drawn up to the token that finishes the sequence, if one

@@ -104,7 +104,9 @@ func (s *Scheduler) scheduleRunning() (b budget, pending int) {
 				s.selectTokens(seq, n)
 			}
 		}
-		pending += s.blocksMissing(seq)
+		if !isDecode { // which has all its blocks now
+			pending += s.blocksMissing(seq)
+		}
 	}
 	return b, pending
 }

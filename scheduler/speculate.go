@@ -15,6 +15,9 @@ const draftShare = 2
 // verified in the next step: no more than it may still generate with the token
 // that is drawn in any case.
 func (s *Scheduler) wantedDrafts(seq *Sequence) int {
+	if len(seq.drafts) == 0 {
+		return 0
+	}
 	return min(len(seq.drafts), s.draftRoom(seq))
 }
 

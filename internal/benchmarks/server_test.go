@@ -32,7 +32,10 @@ import (
 
 // nullRunner gives every sequence the next letter at no cost, so that what is
 // measured is everything but the model. All share the letters, which nobody writes to.
-type nullRunner struct{ spec infer.RunnerSpec }
+type nullRunner struct {
+	spec   infer.RunnerSpec
+	result infer.StepResult // of the last step; its memory is used again
+}
 
 var letters = func() (ids [26]int32) {
 	for i := range ids {
@@ -42,7 +45,9 @@ var letters = func() (ids [26]int32) {
 }()
 
 func (r *nullRunner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, error)) {
-	res := &infer.StepResult{StepID: plan.StepID, Sequences: make([]infer.SequenceResult, len(plan.Sequences))}
+	n, res := len(plan.Sequences), &r.result
+	clear(res.Sequences)
+	res.StepID, res.Sequences = plan.StepID, slices.Grow(res.Sequences[:0], n)[:n]
 	for i := range plan.Sequences {
 		if s := &plan.Sequences[i]; s.Sample {
 			k := len(s.OutputTokenIDs) % len(letters)
@@ -84,7 +89,7 @@ func startServer(b *testing.B, perRequestMetrics bool) (addr string, stop func()
 	engine, err := actors.NewEngine(actors.Config{
 		Tokenizer: tok, Template: template,
 		NewRunner: func(int) (infer.Runner, error) {
-			return &nullRunner{infer.RunnerSpec{NumBlocks: maxSeqs * maxLen / 16, BlockSize: 16, VocabSize: tok.VocabSize(), MaxModelLen: maxLen}}, nil
+			return &nullRunner{spec: infer.RunnerSpec{NumBlocks: maxSeqs * maxLen / 16, BlockSize: 16, VocabSize: tok.VocabSize(), MaxModelLen: maxLen}}, nil
 		},
 		Scheduler: scheduler.Config{MaxNumSeqs: maxSeqs, MaxNumBatchedTokens: 8192, MaxModelLen: maxLen,
 			EnableChunkedPrefill: true, EnablePrefixCaching: true},
