@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
 // BenchmarkGemm reports arithmetic and weight traffic for weights that stay in a
@@ -34,6 +35,51 @@ func BenchmarkGemm(b *testing.B) {
 					b.ReportMetric(flop/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkQGemm is BenchmarkGemm for quantised weights.
+func BenchmarkQGemm(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const cols, tiles = 512, 16
+	for _, tier := range cpu.Tiers() {
+		for _, typ := range quantTypes {
+			w := packedQ(typ, randomBlocks(r, typ, tiles*cpu.TileRows, cols), tiles*cpu.TileRows, cols)
+			for nr := 1; nr <= tier.MaxQCols(); nr++ {
+				b.Run(fmt.Sprintf("%v/%v/cols=%d", tier, typ, nr), func(b *testing.B) {
+					g := cpu.QGemm{
+						W: w, X: qpanel(tier, typ, normal(r, cols*nr), cols, nr), Out: make([]float32, nr*tiles*cpu.TileRows), Blocks: cols / cpu.QBlock,
+						NR: nr, Tiles: tiles, TileBytes: cpu.QTileBytes(typ, cols), LDO: tiles * cpu.TileRows, Type: typ,
+					}
+					b.ReportAllocs()
+					b.SetBytes(int64(len(w)))
+					for b.Loop() {
+						g.Run(tier)
+					}
+					op := float64(2*cols*tiles*cpu.TileRows*nr) * float64(b.N)
+					b.ReportMetric(op/float64(b.Elapsed().Nanoseconds()), "Gop/s")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkPackQPanel reports the quantisation of activations.
+func BenchmarkPackQPanel(b *testing.B) {
+	const cols = 2048
+	x := normal(rand.New(rand.NewPCG(2, 2)), 6*cols)
+	for _, tier := range cpu.Tiers() {
+		for _, nr := range []int{1, 6} {
+			b.Run(fmt.Sprintf("%v/cols=%d", tier, nr), func(b *testing.B) {
+				dst := make([]float32, cpu.QPanelWords(quant.Q8_0, cols, nr))
+				o := cpu.QPanelShape{Cols: cols, NR: nr, LD: cols, Scratch: make([]float32, cpu.QPanelScratch(cols, nr))}
+				b.ReportAllocs()
+				b.SetBytes(int64(4 * cols * nr))
+				for b.Loop() {
+					cpu.PackQPanel(tier, dst, quant.Q8_0, x, o)
+				}
+			})
 		}
 	}
 }

@@ -11,6 +11,8 @@
 // many rows were computed together, and however the work was split:
 //
 //   - [Gemm]: out[j][r] is one chain of fused multiply-adds over k = 0, 1, 2, …
+//   - [QGemm]: sums of integers are exact, so their order is free; what they add to
+//     out[j][r] is one chain of fused multiply-adds over the blocks of columns.
 //   - sums over a row ([SumSquares], [ExpSum]): sixteen partial sums, element i
 //     into sum i mod 16, then added pairwise in a fixed tree.
 //   - exponentials: one polynomial, with fused multiply-adds.
@@ -23,7 +25,8 @@
 // columns in order, and for each column the rows' values side by side, one
 // vector lane per row; rows past the end are zero. BF16 tiles hold two columns
 // side by side in each lane, the even one in the low half, because one shift or
-// one mask then widens sixteen values. See [ElemOffset].
+// one mask then widens sixteen values. See [ElemOffset]. Tiles of quantised
+// weights are described with [QTileBytes].
 //
 // No kernel allocates. Arguments are checked once per call; a wrong shape is a
 // broken invariant and panics.

@@ -40,3 +40,14 @@ func Tiers() []Tier { return available }
 
 // Best returns the fastest tier that this processor can run.
 func Best() Tier { return available[len(available)-1] }
+
+// maxQCols is the most columns that a [QGemm] may have on any tier.
+const maxQCols = 6
+
+// MaxQCols returns how many columns a [QGemm] of this tier may have.
+func (t Tier) MaxQCols() int {
+	if t == AVX2 || t == AVX512 && !hasVNNI {
+		return 2 // sixteen registers: four per column, for sums of integers and of floats
+	}
+	return maxQCols
+}

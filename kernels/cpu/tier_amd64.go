@@ -16,3 +16,7 @@ func detect() []Tier {
 	}
 	return tiers
 }
+
+// hasVNNI says whether the AVX-512 tier has dot products of bytes; without them
+// it computes those as AVX2 does.
+var hasVNNI = cpu.X86.HasAVX512VNNI

@@ -3,3 +3,5 @@
 package cpu
 
 var available = []Tier{Generic}
+
+var hasVNNI = false

@@ -38,6 +38,7 @@ func generate() map[string][]byte {
 		decl.line("func %s(dst, src *float32, quads, ldBytes, strideBytes int)", name)
 	}
 	files["decl_amd64.go"] = decl.bytes()
+	quantFiles(files)
 	return files
 }
 

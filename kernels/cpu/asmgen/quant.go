@@ -1,0 +1,422 @@
+package main
+
+import "fmt"
+
+// Registers of a product of quantised weights:
+//
+//	DI              the QGemm
+//	R8              the group's first tile
+//	R10             output of the group
+//	R11             tiles left
+//	AX, BX, SI, R9  the group's tiles
+//	CX              offset in every tile of the block's integers
+//	R13             offset of the block's scales
+//	R15             offset of the scales' scale, of types with two levels
+//	DX              integers of the panel, then output rows
+//	R12             what else the panel has for the block, then the distance of output rows
+
+// scaling is how integers become numbers.
+type scaling uint8
+
+const (
+	oneScale  scaling = iota // a half per 32 columns
+	scaleMin                 // halves per 256 columns times bytes per 32, for a scale and a min
+	halfBlock                // a half per 256 columns times a signed byte per 16
+)
+
+// qformat is a type of quantised weights.
+type qformat struct {
+	name    string
+	wide    bool // a byte per integer, not half of one
+	signed  bool // integers are 128 above what they stand for
+	scaling scaling
+}
+
+var qformats = []qformat{
+	{"Q8", true, true, oneScale},
+	{"Q4", false, false, oneScale},
+	{"Q4K", false, false, scaleMin},
+	{"Q5K", true, false, scaleMin},
+	{"Q6K", true, false, halfBlock},
+}
+
+// bytes returns the bytes of a block's integers in a tile.
+func (q qformat) bytes() int {
+	if q.wide {
+		return 512
+	}
+	return 256
+}
+
+// side returns the words per block and column that go with the panel.
+func (q qformat) side() int {
+	if q.scaling == halfBlock {
+		return 3
+	}
+	return 2
+}
+
+// maxQCols is the most columns of a panel.
+func (s *isa) maxQCols() int {
+	if s.evex {
+		return 6
+	}
+	return 2
+}
+
+// qtiles lists, for a panel of nr columns, how many tiles are computed at once. A
+// single column needs many streams from memory to use all of its bandwidth.
+func (s *isa) qtiles(nr int) []int {
+	switch {
+	case s.evex && nr == 1:
+		return []int{4, 1}
+	case s.evex || nr == 1:
+		return []int{2, 1}
+	}
+	return []int{1}
+}
+
+// quantFiles adds the kernels of quantised weights to files.
+func quantFiles(files map[string][]byte) {
+	decl := newFile("package cpu", "", "// The functions below have no bounds checks: their callers check.")
+	for _, s := range []*isa{avx2, avx512} {
+		f := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
+		for _, q := range qformats {
+			qgemm(f, s, q)
+			declareOne(decl, fmt.Sprintf("qgemm%s%s(args *QGemm)", q.name, s.name))
+		}
+		files["qgemm_"+s.file+"_amd64.s"] = f.bytes()
+	}
+	f := newFile(`#include "textflag.h"`)
+	quantize(f)
+	declareOne(decl, "quantizeBlocks(q *int8, scale *float32, sums *int32, x *float32, blocks int)")
+	files["quantize_amd64.s"] = f.bytes()
+	files["qdecl_amd64.go"] = decl.bytes()
+}
+
+func declareOne(f *file, signature string) {
+	f.line("")
+	f.line("//go:noescape")
+	f.line("func %s", signature)
+}
+
+// qgemm writes the function of one type, with a branch per number of columns.
+func qgemm(f *file, s *isa, q qformat) {
+	f.function("qgemm"+q.name+s.name, "(args *QGemm)", 8)
+	f.op("MOVQ", "args+0(FP)", "DI")
+	f.op("MOVQ", "QGemm_W(DI)", "R8")
+	f.op("MOVQ", "QGemm_Out(DI)", "R10")
+	f.op("MOVQ", "QGemm_Tiles(DI)", "R11")
+	(&qkernel{kernel: kernel{file: f, isa: s}, qformat: q}).constants()
+	f.op("MOVQ", "QGemm_NR(DI)", "R13")
+	for nr := 2; nr <= s.maxQCols(); nr++ {
+		f.op("CMPQ", "R13", imm(nr))
+		f.op("JEQ", fmt.Sprintf("cols%d", nr))
+	}
+	for nr := 1; nr <= s.maxQCols(); nr++ {
+		f.label(fmt.Sprintf("cols%d", nr))
+		for _, tiles := range s.qtiles(nr) {
+			k := &qkernel{kernel: kernel{file: f, isa: s, nr: nr, tiles: tiles}, qformat: q}
+			k.group()
+		}
+		f.end()
+	}
+}
+
+// qkernel is the code for tiles tiles times nr columns. Its registers: the
+// accumulators of integers (dot), then those of floats (acc), then temporary ones
+// (temp), constants at the end.
+type qkernel struct {
+	kernel
+	qformat
+}
+
+func (k *qkernel) dot(tile, col, part int) string { return k.kernel.acc(tile, col, part) }
+
+func (k *qkernel) acc(tile, col, part int) string {
+	return k.reg((k.tiles*k.nr+tile*k.nr+col)*k.parts + part)
+}
+
+// temp is temporary register i.
+func (k *qkernel) temp(i int) string { return k.reg(2*k.tiles*k.nr*k.parts + i) }
+
+// The constants: mask has every byte's low half set, or only its sign where
+// integers are signed; ones has every 16-bit word 1.
+func (k *qkernel) mask() string { return k.reg(k.last()) }
+func (k *qkernel) ones() string { return k.reg(k.last() - 1) }
+
+func (k *qkernel) constants() {
+	set := func(value, reg string) {
+		k.op("MOVL", "$"+value, "AX")
+		if k.evex {
+			k.op("VPBROADCASTD", "AX", reg)
+			return
+		}
+		k.op("VMOVD", "AX", "X0")
+		k.op("VPBROADCASTD", "X0", reg)
+	}
+	switch {
+	case !k.wide:
+		set("0x0f0f0f0f", k.mask())
+	case k.signed && !k.evex:
+		set("0x80808080", k.mask())
+	}
+	if !k.evex {
+		set("0x00010001", k.ones())
+	}
+}
+
+// group loops over groups of k.tiles tiles while as many are left, and in each
+// over blocks.
+func (k *qkernel) group() {
+	name := fmt.Sprintf("cols%dtiles%d", k.nr, k.tiles)
+	k.label(name)
+	k.op("CMPQ", "R11", imm(k.tiles))
+	k.op("JLT", name+"end")
+	for _, r := range tileRegs[:k.tiles] {
+		k.op("MOVQ", "R8", r)
+		k.op("ADDQ", "QGemm_TileBytes(DI)", "R8")
+	}
+	k.each(func(tile, col, part int) { k.zero(k.file, k.acc(tile, col, part)) }, nil)
+	k.op("MOVQ", "QGemm_X(DI)", "DX")
+	k.op("MOVQ", "QGemm_Blocks(DI)", "R12")
+	k.op("IMUL3Q", imm(32*k.nr), "R12", "R12")
+	k.op("ADDQ", "DX", "R12")
+	k.op("XORQ", "CX", "CX")
+	k.op("MOVQ", "QGemm_end(DI)", "R13")
+	if k.scaling != oneScale {
+		k.op("MOVQ", "R13", "R15")
+		k.op("ADDQ", imm(k.header()), "R13")
+	}
+	k.op("PCALIGN", imm(32))
+	k.label(name + "block")
+	k.block()
+	k.op("ADDQ", imm(k.bytes()), "CX")
+	k.op("ADDQ", imm(32), "R13")
+	k.op("ADDQ", imm(32*k.nr), "DX")
+	k.op("ADDQ", imm(4*k.side()*k.nr), "R12")
+	if k.scaling != oneScale {
+		k.op("TESTQ", imm(8*k.bytes()-1), "CX")
+		k.op("JNZ", name+"block")
+		k.op("MOVQ", "R13", "R15")
+		k.op("ADDQ", imm(k.header()), "R13")
+	}
+	k.op("CMPQ", "CX", "QGemm_end(DI)")
+	k.op("JNE", name+"block")
+	k.finish(name)
+	k.op("ADDQ", imm(64*k.tiles), "R10")
+	k.op("SUBQ", imm(k.tiles), "R11")
+	k.op("JMP", name)
+	k.label(name + "end")
+}
+
+// header returns the bytes of halves before the bytes of two levels of scales.
+func (k *qkernel) header() int {
+	if k.scaling == scaleMin {
+		return 64
+	}
+	return 32
+}
+
+// block adds 32 columns. A step is four of them: a word per lane.
+func (k *qkernel) block() {
+	groups := 1
+	if k.scaling == halfBlock {
+		groups = 2
+	}
+	for g := range groups {
+		k.startDots(g)
+		for step := g * 8 / groups; step < (g+1)*8/groups; step += k.stepsPerLoad() {
+			if k.evex {
+				k.stepsVNNI(step)
+			} else {
+				k.stepsAVX2(step)
+			}
+		}
+		k.scale(g)
+	}
+}
+
+// stepsPerLoad is how many steps a vector of integers is for.
+func (k *qkernel) stepsPerLoad() int {
+	if k.wide {
+		return 1
+	}
+	return 2
+}
+
+// startDots sets the sums of integers to what makes up for the offset.
+func (k *qkernel) startDots(group int) {
+	if k.scaling == scaleMin || k.signed && !k.evex {
+		k.each(func(tile, col, part int) { k.zero(k.file, k.dot(tile, col, part)) }, nil)
+		return
+	}
+	k.each(func(tile, col, part int) {
+		if tile == 0 && part == 0 {
+			k.op("VPBROADCASTD", k.sideAt(1+group, col), k.dot(0, col, 0))
+			return
+		}
+		k.move(k.dot(0, col, 0), k.dot(tile, col, part))
+	}, nil)
+}
+
+// move copies a register.
+func (k *qkernel) move(from, to string) {
+	if k.evex {
+		k.op("VMOVDQA32", from, to)
+	} else {
+		k.op("VMOVDQA", from, to)
+	}
+}
+
+// sideAt is word i of the block for a column.
+func (k *qkernel) sideAt(i, col int) string { return mem(4*(i*k.nr+col), "R12") }
+
+// xAt is the word of the panel for a step and column.
+func (k *qkernel) xAt(step, col int) string { return mem(4*(step*k.nr+col), "DX") }
+
+// integers is where the integers of a step are in a tile.
+func (k *qkernel) integers(tile, step, part int) string {
+	return mem(64*(step/k.stepsPerLoad())+k.width*part, tileRegs[tile]) + "(CX*1)"
+}
+
+// prefetch asks for what a tile needs some blocks later: fewer tiles, further ahead.
+func (k *qkernel) prefetch(tile, step int) {
+	k.op("PREFETCHT0", mem(4096/k.tiles+64*(step/k.stepsPerLoad()), tileRegs[tile])+"(CX*1)")
+}
+
+// stepsVNNI adds the products of the steps of one load.
+func (k *qkernel) stepsVNNI(step int) {
+	low, high := func(tile int) string { return k.temp(tile) }, func(tile int) string { return k.temp(k.tiles + tile) }
+	for tile := range k.tiles {
+		k.prefetch(tile, step)
+		k.op("VMOVDQU32", k.integers(tile, step, 0), low(tile))
+		if !k.wide {
+			k.op("VPSRLW", imm(4), low(tile), high(tile))
+			k.op("VPANDD", k.mask(), low(tile), low(tile))
+			k.op("VPANDD", k.mask(), high(tile), high(tile))
+		}
+	}
+	for i, w := range []func(int) string{low, high}[:k.stepsPerLoad()] {
+		for col := range k.nr {
+			if k.tiles == 1 {
+				k.op("VPDPBUSD.BCST", k.xAt(step+i, col), w(0), k.dot(0, col, 0))
+				continue
+			}
+			x := k.reg(k.last() - 1)
+			k.op("VPBROADCASTD", k.xAt(step+i, col), x)
+			for tile := range k.tiles {
+				k.op("VPDPBUSD", x, w(tile), k.dot(tile, col, 0))
+			}
+		}
+	}
+}
+
+// stepsAVX2 is stepsVNNI without dot products. Pairs of products are added in 16
+// bits: they fit, if integers that may use all eight bits are made signed, and
+// their signs given to the other factor.
+func (k *qkernel) stepsAVX2(step int) {
+	low, high, x, product := k.temp(0), k.temp(1), k.temp(2), k.temp(3)
+	for tile := range k.tiles {
+		k.prefetch(tile, step)
+		for part := range k.parts {
+			k.op("VMOVDQU", k.integers(tile, step, part), low)
+			switch {
+			case !k.wide:
+				k.op("VPSRLW", imm(4), low, high)
+				k.op("VPAND", k.mask(), low, low)
+				k.op("VPAND", k.mask(), high, high)
+			case k.signed:
+				k.op("VPXOR", k.mask(), low, low)
+				k.op("VPABSB", low, high)
+			}
+			for i, w := range []string{low, high}[:k.stepsPerLoad()] {
+				for col := range k.nr {
+					k.op("VPBROADCASTD", k.xAt(step+i, col), x)
+					if k.signed {
+						k.op("VPSIGNB", low, x, x)
+						w = high
+					}
+					k.op("VPMADDUBSW", x, w, product)
+					k.op("VPMADDWD", k.ones(), product, product)
+					k.op("VPADDD", product, k.dot(tile, col, part), k.dot(tile, col, part))
+				}
+			}
+		}
+	}
+}
+
+// scale adds the dots of a group of columns to the floats.
+func (k *qkernel) scale(group int) {
+	scale, product, low := k.temp(0), k.temp(1), k.temp(2)
+	for tile := range k.tiles {
+		for part := range k.parts {
+			k.loadScale(tile, part, group)
+			for col := range k.nr {
+				dot, acc := k.dot(tile, col, part), k.acc(tile, col, part)
+				k.times("VMULPS", k.sideAt(0, col), scale, product)
+				k.op("VCVTDQ2PS", dot, dot)
+				k.op("VFMADD231PS", product, dot, acc)
+				if k.scaling == scaleMin {
+					k.times("VFMADD231PS", k.sideAt(1, col), low, acc)
+				}
+			}
+		}
+	}
+}
+
+// times is an operation with a broadcast word; without broadcasts in operands it
+// uses a temporary register.
+func (k *qkernel) times(op, word, a, to string) {
+	if k.evex {
+		k.op(op+".BCST", word, a, to)
+		return
+	}
+	k.op("VBROADCASTSS", word, k.temp(3))
+	k.op(op, k.temp(3), a, to)
+}
+
+// loadScale sets temporary register 0 to the scales of a tile's rows for a group
+// of columns, and register 2 to the mins if there are any.
+func (k *qkernel) loadScale(tile, part, group int) {
+	at := func(disp int, offset string) string { return mem(disp, tileRegs[tile]) + "(" + offset + "*1)" }
+	halves := k.width / 2 * part // where this part's halves begin
+	bytes := k.width / 4 * part
+	scale, widened, low := k.temp(0), k.temp(1), k.temp(2)
+	if k.scaling == oneScale {
+		k.op("VCVTPH2PS", at(halves, "R13"), scale)
+		return
+	}
+	product := func(load string, dispByte, dispHalf int, to string) {
+		k.op(load, at(dispByte+bytes, "R13"), widened)
+		k.op("VCVTDQ2PS", widened, widened)
+		k.op("VCVTPH2PS", at(dispHalf+halves, "R15"), to)
+		k.op("VMULPS", widened, to, to)
+	}
+	if k.scaling == halfBlock {
+		product("VPMOVSXBD", 16*group, 0, scale)
+		return
+	}
+	product("VPMOVZXBD", 0, 0, scale)
+	product("VPMOVZXBD", 16, 32, low)
+}
+
+// finish stores the accumulators, with Add after adding what is there.
+func (k *qkernel) finish(name string) {
+	rows := func(visit func(tile, col, part int)) {
+		k.op("MOVQ", "R10", "DX")
+		if k.nr > 1 {
+			k.op("MOVQ", "QGemm_LDO(DI)", "R12")
+			k.op("SHLQ", imm(2), "R12")
+		}
+		k.each(visit, k.nextRow)
+	}
+	k.op("CMPQ", "QGemm_Finish(DI)", "$const_Add")
+	k.op("JNE", name+"set")
+	rows(func(tile, col, part int) {
+		a := k.acc(tile, col, part)
+		k.op("VADDPS", k.output(tile, part), a, a)
+	})
+	k.label(name + "set")
+	rows(func(tile, col, part int) { k.op("VMOVUPS", k.acc(tile, col, part), k.output(tile, part)) })
+}

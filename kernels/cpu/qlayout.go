@@ -1,0 +1,182 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/troupe-llm/troupe/kernels/cpu/quant"
+)
+
+// The packed tiles of quantised weights hold, for [TileRows] rows, the unsigned
+// integers of all blocks first and then what turns them into numbers:
+//
+//	8 bits   [cols/4][row][4]: of every four columns, a lane per row
+//	4 bits   [cols/8][row][4]: of every eight columns, the first four in the low halves
+//
+//	Q8_0, Q4_0   per 32 columns: [row] d
+//	Q4_K, Q5_K   per 256 columns: [row] d, [row] dmin, then 8 times [row] scale, [row] min
+//	Q6_K         per 256 columns: [row] d, then 16 times [row] scale
+//
+// d and dmin are halves, scales and mins bytes. Nothing is rounded: Q4_0, Q8_0
+// and Q4_K take what their blocks take, Q5_K and Q6_K take a byte per element.
+
+// QBlock is the number of columns that kernels take at a time.
+const QBlock = 32
+
+// superBlock is the number of columns of a block with two levels of scales.
+const superBlock = 256
+
+// qwide reports whether a packed element takes a byte, not half of one.
+func qwide(t quant.Type) bool { return t != quant.Q4_0 && t != quant.Q4_K }
+
+// qsuper reports whether there are two levels of scales.
+func qsuper(t quant.Type) bool { return t.Elements() == superBlock }
+
+// qweightBytes returns the bytes of the integers of [QBlock] columns of a tile.
+func qweightBytes(t quant.Type) int {
+	if qwide(t) {
+		return QBlock * TileRows
+	}
+	return QBlock * TileRows / 2
+}
+
+// qscaleBytes returns the bytes of the scales of a whole block of a tile.
+func qscaleBytes(t quant.Type) int {
+	switch t {
+	case quant.Q4_K, quant.Q5_K:
+		return TileRows * (2 + 2 + 8*2)
+	case quant.Q6_K:
+		return TileRows * (2 + 16)
+	}
+	return TileRows * 2
+}
+
+// QTileBytes returns the bytes of a packed tile of cols columns, which whole
+// blocks make up. Tiles begin on cache lines.
+func QTileBytes(t quant.Type, cols int) int {
+	n := cols/QBlock*qweightBytes(t) + cols/t.Elements()*qscaleBytes(t)
+	return (n + 63) / 64 * 64
+}
+
+// PackQRows packs len(src)/t.RowBytes(cols) rows of blocks into the lanes of tile
+// that start at lane. The rest of tile is left alone.
+func PackQRows(tile, src []byte, t quant.Type, cols, lane int) {
+	rowBytes := t.RowBytes(cols)
+	rows := len(src) / max(rowBytes, 1)
+	if cols%t.Elements() != 0 || lane+rows > TileRows || len(tile) < QTileBytes(t, cols) {
+		panic(fmt.Sprintf("kernels/cpu: PackQRows of %d rows of %d %v at lane %d", rows, cols, t, lane))
+	}
+	var b quant.Block
+	for r := range rows {
+		row := src[r*rowBytes:][:rowBytes]
+		for i := range cols / t.Elements() {
+			t.Unpack(&b, row[i*t.Bytes():])
+			packQuants(tile[i*t.Elements()/QBlock*qweightBytes(t):], b.Q[:t.Elements()], qwide(t), lane+r)
+			packScales(tile[cols/QBlock*qweightBytes(t)+i*qscaleBytes(t):], &b, t, lane+r)
+		}
+	}
+}
+
+// packQuants writes a block's integers to one lane.
+func packQuants(dst []byte, q []uint8, wide bool, lane int) {
+	le := binary.LittleEndian
+	at := lane * 4
+	if wide {
+		for ; len(q) >= 4; q = q[4:] {
+			le.PutUint32(dst[at:], le.Uint32(q))
+			at += TileRows * 4
+		}
+		return
+	}
+	for ; len(q) >= 8; q = q[8:] {
+		le.PutUint32(dst[at:], le.Uint32(q)|le.Uint32(q[4:])<<4)
+		at += TileRows * 4
+	}
+}
+
+// packScales writes a block's scales to one lane.
+func packScales(dst []byte, b *quant.Block, t quant.Type, lane int) {
+	le := binary.LittleEndian
+	le.PutUint16(dst[lane*2:], b.D)
+	dst = dst[TileRows*2:]
+	switch t {
+	case quant.Q4_K, quant.Q5_K:
+		le.PutUint16(dst[lane*2:], b.DMin)
+		dst = dst[TileRows*2:]
+		for i := range 8 {
+			dst[i*2*TileRows+lane], dst[(i*2+1)*TileRows+lane] = uint8(b.Scales[i]), b.Mins[i]
+		}
+	case quant.Q6_K:
+		for i, s := range b.Scales {
+			dst[i*TileRows+lane] = uint8(s)
+		}
+	}
+}
+
+// qcolumn is a group of columns of a tile, taken apart for the reference: what
+// quant.Block is to a row.
+type qcolumn struct {
+	q     [QBlock][TileRows]uint8
+	scale [2]lanes // of the first and of the second 16 columns
+	min   lanes    // 0 without mins
+}
+
+// load takes the block-th [QBlock] columns of a tile of cols columns apart.
+func (c *qcolumn) load(tile []byte, t quant.Type, cols, block int) {
+	for row := range TileRows {
+		c.loadRow(tile, t, cols/QBlock, block, row)
+	}
+}
+
+// loadRow is load for one row of a tile of blocks blocks.
+func (c *qcolumn) loadRow(tile []byte, t quant.Type, blocks, block, row int) {
+	weights := tile[block*qweightBytes(t):][:qweightBytes(t)]
+	if qwide(t) {
+		for k := range QBlock {
+			c.q[k][row] = weights[(k/4*TileRows+row)*4+k%4]
+		}
+	} else {
+		for k := range QBlock {
+			c.q[k][row] = weights[(k/8*TileRows+row)*4+k%4] >> (k / 4 % 2 * 4) & 15
+		}
+	}
+	perBlock := t.Elements() / QBlock
+	scales := tile[blocks*qweightBytes(t)+block/perBlock*qscaleBytes(t):]
+	c.loadScale(scales, t, block%perBlock, row)
+}
+
+// loadScale sets the scales of one row from those of its whole block, of which
+// these columns are the part-th.
+func (c *qcolumn) loadScale(scales []byte, t quant.Type, part, row int) {
+	d := F16ToF32(binary.LittleEndian.Uint16(scales[row*2:]))
+	first, second := d, d
+	scales = scales[TileRows*2:]
+	switch t {
+	case quant.Q4_K, quant.Q5_K:
+		dmin := F16ToF32(binary.LittleEndian.Uint16(scales[row*2:]))
+		pair := scales[TileRows*2+part*2*TileRows:]
+		first = float32(d * float32(pair[row]))
+		second = first
+		c.min[row] = float32(dmin * float32(pair[TileRows+row]))
+	case quant.Q6_K:
+		pair := scales[part*2*TileRows:]
+		first, second = float32(d*float32(int8(pair[row]))), float32(d*float32(int8(pair[TileRows+row])))
+	}
+	c.scale[0][row], c.scale[1][row] = first, second
+}
+
+// LoadQRow sets dst to one lane of a tile of len(dst) columns: the numbers that
+// the blocks stand for, as quant.Type.Dequantize has them.
+func LoadQRow(dst []float32, tile []byte, t quant.Type, lane int) {
+	var c qcolumn
+	for block := range len(dst) / QBlock {
+		c.loadRow(tile, t, len(dst)/QBlock, block, lane)
+		for k := range QBlock {
+			v := float32(c.scale[k/16][lane] * float32(int(c.q[k][lane])-t.Offset()))
+			if t.HasMin() {
+				v -= c.min[lane]
+			}
+			dst[block*QBlock+k] = v
+		}
+	}
+}
