@@ -46,6 +46,10 @@ type entry struct {
 	stamps  infer.Stamps
 	place   *place
 	crashes Crashes // as in AddSequence; zero again after a token
+
+	// What the sequence has been told: its first token's stamp, and preemptions.
+	toldFirstToken     bool
+	toldNumPreemptions int
 }
 
 type delivery struct {
@@ -118,8 +122,8 @@ func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 	b.adding = nil
 	if err != nil {
 		c.Send(e.pid, &SequenceOutput{
-			Epoch: b.epoch, NumOutputTokens: len(m.OutputTokenIDs), Stamps: e.stamps,
-			FinishReason: infer.FinishError, Err: infer.AsError(err),
+			Epoch: b.epoch, NumOutputTokens: len(m.OutputTokenIDs), LastToken: e.stamps.LastToken,
+			FinishReason: infer.FinishError, Details: &OutputDetails{Stamps: e.stamps, Err: infer.AsError(err)},
 		})
 		return
 	}
@@ -317,12 +321,9 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 		Epoch:           b.epoch,
 		NewTokenIDs:     out.NewTokenIDs,
 		NumOutputTokens: out.NumOutputTokens,
-		Stamps:          e.stamps,
-		NumCachedTokens: out.NumCachedTokens,
-		NumPreemptions:  out.Seq.NumPreemptions(),
+		LastToken:       e.stamps.LastToken,
 		FinishReason:    out.FinishReason,
-		Err:             infer.AsError(out.Err),
-		Details:         newOutputDetails(out),
+		Details:         e.details(out),
 	}
 	if out.FinishReason != infer.FinishNone {
 		delete(b.sequences, e.id)
@@ -330,12 +331,16 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 	return delivery{to: e.pid, output: m}
 }
 
-// newOutputDetails returns nil if there are none.
-func newOutputDetails(out *scheduler.Output) *OutputDetails {
-	if len(out.Logprobs) == 0 && len(out.PromptLogprobs) == 0 && out.NumDraftTokens == 0 && out.StopReason == (infer.StopReason{}) {
+// details returns nil if the sequence knows all but the tokens.
+func (e *entry) details(out *scheduler.Output) *OutputDetails {
+	numPreemptions := out.Seq.NumPreemptions()
+	if e.toldFirstToken && e.toldNumPreemptions == numPreemptions && out.FinishReason == infer.FinishNone &&
+		len(out.Logprobs) == 0 && len(out.PromptLogprobs) == 0 && out.NumDraftTokens == 0 {
 		return nil
 	}
+	e.toldFirstToken, e.toldNumPreemptions = e.stamps.FirstToken != 0, numPreemptions
 	return &OutputDetails{
+		Stamps: e.stamps, NumCachedTokens: out.NumCachedTokens, NumPreemptions: numPreemptions, Err: infer.AsError(out.Err),
 		Logprobs: out.Logprobs, PromptLogprobs: out.PromptLogprobs,
 		NumDraftTokens: out.NumDraftTokens, NumAcceptedTokens: out.NumAcceptedTokens, StopReason: out.StopReason,
 	}

@@ -61,15 +61,24 @@ func TestBatcherStampsASequence(t *testing.T) {
 	first := w.clock.Now()
 	require.True(t, d.Runner().Finish())
 	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
-	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: first}, out.Stamps)
+	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: first}, out.Details.Stamps)
 	require.Equal(t, uint64(7), out.Epoch)
 	require.Equal(t, 1, out.NumOutputTokens)
 
 	w.clock.Advance(10)
 	require.True(t, d.Runner().Finish())
 	out = one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
-	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: w.clock.Now()}, out.Stamps)
+	require.Equal(t, w.clock.Now(), out.LastToken)
+	require.Nil(t, out.Details, "the rest is known")
 	require.Equal(t, 2, out.NumOutputTokens)
+
+	w.send(pid, &AbortSequence{SeqID: 1})
+	w.clock.Advance(10)
+	last := out.LastToken
+	require.True(t, d.Runner().Finish())
+	out = one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, infer.FinishAbort, out.FinishReason)
+	require.Equal(t, infer.Stamps{Queued: queued, Scheduled: scheduled, FirstToken: first, LastToken: last}, out.Details.Stamps)
 }
 
 func TestResumedSequenceKeepsItsStamps(t *testing.T) {
@@ -82,7 +91,7 @@ func TestResumedSequenceKeepsItsStamps(t *testing.T) {
 	w.send(pid, m)
 	require.True(t, d.Runner().Finish())
 	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
-	require.Equal(t, infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: w.clock.Now()}, out.Stamps)
+	require.Equal(t, infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: w.clock.Now()}, out.Details.Stamps)
 	require.Equal(t, 6, out.NumOutputTokens)
 	require.Equal(t, testkit.Continue(m.PromptTokenIDs, m.Params)[5:6], out.NewTokenIDs)
 }
@@ -101,7 +110,7 @@ func TestOneOutputPerSequenceAndStep(t *testing.T) {
 	outputs := testkit.TakeOf[*SequenceOutput](w.recorder)
 	require.Len(t, outputs, 3)
 	for _, out := range outputs {
-		require.Equal(t, w.clock.Now(), out.Stamps.LastToken, "one clock reading per step")
+		require.Equal(t, w.clock.Now(), out.LastToken, "one clock reading per step")
 		require.Len(t, out.NewTokenIDs, 1)
 	}
 }
@@ -142,7 +151,7 @@ func TestPreemption(t *testing.T) {
 		for _, out := range testkit.TakeOf[*SequenceOutput](w.recorder) {
 			require.NotEqual(t, infer.FinishError, out.FinishReason)
 			if out.FinishReason != infer.FinishNone {
-				preemptions[uint64(len(preemptions))] = out.NumPreemptions
+				preemptions[uint64(len(preemptions))] = out.Details.NumPreemptions
 			}
 		}
 	}
@@ -169,7 +178,7 @@ func TestWhatCanNeverRunIsAnswered(t *testing.T) {
 	w.send(pid, w.add(1, 200))
 	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
 	require.Equal(t, infer.FinishError, out.FinishReason)
-	require.Equal(t, infer.CodeContextLength, out.Err.Code)
+	require.Equal(t, infer.CodeContextLength, out.Details.Err.Code)
 	require.Empty(t, b.sequences)
 }
 

@@ -57,19 +57,23 @@ type SequenceOutput struct {
 	NewTokenIDs []int32
 	// NumOutputTokens is the running total, NewTokenIDs included. It never skips.
 	NumOutputTokens int
-	Stamps          infer.Stamps
-	NumCachedTokens int
-	NumPreemptions  int
+	LastToken       int64 // as in Stamps
 	// FinishReason other than FinishNone makes the output terminal: the batcher
 	// has forgotten the sequence.
 	FinishReason infer.FinishReason
-	Err          *infer.Error   // with FinishError
-	Details      *OutputDetails // nil = those of noDetails
+	Details      *OutputDetails // nil = nothing but tokens is new
 }
 
 // OutputDetails is what most outputs do not have. It is apart since there is an
-// output for every token, written on one core and read on another.
+// output for every token, written on one core and read on another: without it, one
+// is a line of the cache. The first output with a token and the last one have it.
 type OutputDetails struct {
+	// The state of the sequence with this output.
+	Stamps          infer.Stamps
+	NumCachedTokens int
+	NumPreemptions  int
+
+	Err            *infer.Error          // with FinishError
 	Logprobs       []infer.TokenLogprobs // parallel to NewTokenIDs if asked for
 	PromptLogprobs []infer.TokenLogprobs // those newly known, in order
 	// NumDraftTokens were verified by the step, NumAcceptedTokens of them drawn.

@@ -84,11 +84,11 @@ func TestMetricsAllocateNothingPerToken(t *testing.T) {
 		j := w.newJob(1, func(p *infer.SamplingParams) { p.IgnoreEOS = true })
 		s := newSequenceActor(w.env, j, &j.sequences[0])
 		s.tokenIDs = make([]int32, 0, 1<<12)
-		out := &SequenceOutput{NewTokenIDs: []int32{'a'}, Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3}}
+		out := &SequenceOutput{NewTokenIDs: []int32{'a'}, LastToken: 3}
 		var events []infer.Event
 		return testing.AllocsPerRun(1000, func() {
 			out.NumOutputTokens++
-			out.Stamps.LastToken++
+			out.LastToken++
 			s.advance(nil, out)
 			events = j.stream.Drain(events[:0])
 		})

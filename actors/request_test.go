@@ -69,7 +69,8 @@ func (b *requestBench) requireGone() {
 func TestOneChoiceHasMetrics(t *testing.T) {
 	b := newRequest(t, 1)
 	stamps := infer.Stamps{Queued: 1e9, Scheduled: 1.5e9, FirstToken: 2e9, LastToken: 3e9}
-	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("abc"), NumOutputTokens: 3, Stamps: stamps, NumCachedTokens: 2, FinishReason: infer.FinishLength})
+	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("abc"), NumOutputTokens: 3, FinishReason: infer.FinishLength,
+		Details: &OutputDetails{Stamps: stamps, NumCachedTokens: 2}})
 	final, deltas := b.final()
 	require.Len(t, deltas, 1)
 	require.Equal(t, infer.Usage{NumPromptTokens: 2, NumCompletionTokens: 3, NumCachedTokens: 2}, final.Usage)
@@ -82,7 +83,7 @@ func TestOneChoiceHasMetrics(t *testing.T) {
 func TestTwoChoicesHaveNone(t *testing.T) {
 	b := newRequest(t, 2)
 	require.NotEqual(t, b.added[0].Params.Seed, b.added[1].Params.Seed)
-	b.answer(1, SequenceOutput{NewTokenIDs: bytesOf("xy"), NumOutputTokens: 2, NumCachedTokens: 2, FinishReason: infer.FinishStop})
+	b.answer(1, SequenceOutput{NewTokenIDs: bytesOf("xy"), NumOutputTokens: 2, FinishReason: infer.FinishStop, Details: &OutputDetails{NumCachedTokens: 2}})
 	final, deltas := b.final()
 	require.Nil(t, final)
 	require.Equal(t, 1, deltas[0].Index)
@@ -105,7 +106,7 @@ func TestFailedChoiceFailsTheRequest(t *testing.T) {
 	b := newRequest(t, 3)
 	b.answer(0, SequenceOutput{NewTokenIDs: bytesOf("a"), NumOutputTokens: 1})
 	err := infer.Errorf(infer.CodeInternal, "", "Internal server error")
-	b.answer(1, SequenceOutput{FinishReason: infer.FinishError, Err: err})
+	b.answer(1, SequenceOutput{FinishReason: infer.FinishError, Details: &OutputDetails{Err: err}})
 	final, deltas := b.final()
 	require.Equal(t, err, final.Err)
 	require.Nil(t, final.Metrics)

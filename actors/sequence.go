@@ -211,7 +211,7 @@ func (s *SequenceActor) output(c actor.Context, m *SequenceOutput) {
 		}
 	case m.FinishReason == infer.FinishError:
 		s.note(m)
-		s.finish(c, infer.FinishError, m.Err)
+		s.finish(c, infer.FinishError, m.details().Err)
 	case m.FinishReason == infer.FinishAbort: // only on request, after which it has finished
 		panic(fmt.Sprintf("actors: sequence %d was aborted by its batcher", s.spec.id))
 	default:
@@ -221,10 +221,14 @@ func (s *SequenceActor) output(c actor.Context, m *SequenceOutput) {
 
 // note takes what an output knows beside tokens.
 func (s *SequenceActor) note(m *SequenceOutput) {
-	s.stamps = m.Stamps
-	s.preemptions = m.NumPreemptions
+	s.stamps.LastToken = m.LastToken
+	d := m.Details
+	if d == nil {
+		return
+	}
+	s.stamps, s.preemptions = d.Stamps, d.NumPreemptions
 	if len(s.tokenIDs) == 0 {
-		s.numCached = m.NumCachedTokens
+		s.numCached = d.NumCachedTokens
 		s.spec.live.numCached.Store(int64(s.numCached))
 	}
 }
@@ -250,6 +254,9 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 	} else if s.transcript.finished() {
 		s.countPrompt() // prompt scoring: there will be no first token
 	}
+	if s.tokenIDs == nil {
+		s.tokenIDs = make([]int32, 0, min(s.spec.params.MaxTokens, spareTokens))
+	}
 	s.tokenIDs = append(s.tokenIDs, m.NewTokenIDs[:n]...)
 	if s.transcript.due() {
 		s.push()
@@ -258,6 +265,9 @@ func (s *SequenceActor) advance(c actor.Context, m *SequenceOutput) {
 		s.finish(c, s.transcript.finish, nil)
 	}
 }
+
+// spareTokens is how many tokens a sequence has room for at once with its first one.
+const spareTokens = 256
 
 // countPrompt books the prompt's tokens, once for all choices.
 func (s *SequenceActor) countPrompt() {

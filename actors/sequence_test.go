@@ -35,7 +35,7 @@ func (b *sequenceBench) output(epoch uint64, total int, text string, finish infe
 	b.clock.Advance(1)
 	b.send(b.pid, &SequenceOutput{
 		Epoch: epoch, NewTokenIDs: bytesOf(text), NumOutputTokens: total, FinishReason: finish,
-		Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: b.clock.Now()},
+		LastToken: b.clock.Now(), Details: &OutputDetails{Stamps: infer.Stamps{Queued: 1, Scheduled: 2, FirstToken: 3, LastToken: b.clock.Now()}},
 	})
 }
 
@@ -135,7 +135,8 @@ func TestEarlyEndHoldsNothingBack(t *testing.T) {
 			b.send(b.pid, &SequenceInterrupted{Epoch: 1, Err: infer.Errorf(infer.CodeInternal, "", "boom")})
 		},
 		"error of its own": func(b *sequenceBench) {
-			b.send(b.pid, &SequenceOutput{Epoch: 1, NumOutputTokens: 4, FinishReason: infer.FinishError, Err: infer.Errorf(infer.CodeInternal, "", "boom")})
+			b.send(b.pid, &SequenceOutput{Epoch: 1, NumOutputTokens: 4, FinishReason: infer.FinishError,
+				Details: &OutputDetails{Err: infer.Errorf(infer.CodeInternal, "", "boom")}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,12 +209,13 @@ func TestFarewellAfterACancelIsNoAnswer(t *testing.T) {
 // up over batchers.
 func TestCountsOverTwoBatchers(t *testing.T) {
 	b, _ := newSequence(t, nil)
-	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("a"), NumOutputTokens: 1, NumCachedTokens: 1, NumPreemptions: 1})
-	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("b"), NumOutputTokens: 2, NumCachedTokens: 1, NumPreemptions: 2})
+	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("a"), NumOutputTokens: 1, Details: &OutputDetails{NumCachedTokens: 1, NumPreemptions: 1}})
+	b.send(b.pid, &SequenceOutput{Epoch: 1, NewTokenIDs: bytesOf("b"), NumOutputTokens: 2, Details: &OutputDetails{NumCachedTokens: 1, NumPreemptions: 2}})
 	b.env.root.Stop(b.batcher.PID)
 	next := testkit.NewRecorder(t, testkit.System())
 	b.send(b.pid, &BatcherReady{PID: next.PID, Epoch: 2, metrics: b.env.metrics(0)})
-	b.send(b.pid, &SequenceOutput{Epoch: 2, NewTokenIDs: bytesOf("c"), NumOutputTokens: 3, NumCachedTokens: 2, NumPreemptions: 1, FinishReason: infer.FinishLength})
+	b.send(b.pid, &SequenceOutput{Epoch: 2, NewTokenIDs: bytesOf("c"), NumOutputTokens: 3, FinishReason: infer.FinishLength,
+		Details: &OutputDetails{NumCachedTokens: 2, NumPreemptions: 1}})
 	require.Equal(t, 1, one(t, testkit.TakeOf[*SequenceFinished](b.recorder)).NumCachedTokens)
 	require.EqualValues(t, 3, b.counted("vllm:request_num_preemptions"))
 	require.EqualValues(t, 1, b.counted("vllm:prompt_tokens_cached_total"))
