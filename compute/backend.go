@@ -97,6 +97,16 @@ type AttentionSpec struct {
 	Window int
 }
 
+// Experts are the MLPs of a mixture, all of one shape, and what sends rows to them.
+type Experts struct {
+	Router Matrix   // [experts, hidden]
+	GateUp []Matrix // per expert [2*intermediate, hidden]
+	Down   []Matrix // per expert [hidden, intermediate]
+
+	PerToken  int  // experts that a row goes through: those with the largest logits, of equal ones the first
+	Normalize bool // the weights are softmax over those experts' logits; else over all logits
+}
+
 // RopeTable holds cosines and sines of rotary embedding (half-split "neox"
 // form, as Hugging Face's Llama): row-major [max positions, HalfDim]. The first
 // 2*HalfDim elements of a head are rotated; with partial rotation there are more.
@@ -152,6 +162,9 @@ type Backend interface {
 	SiluMul(dst, gateUp Buffer, rows int)
 	// GeluMul is SiluMul with gelu in its approximation by tanh.
 	GeluMul(dst, gateUp Buffer, rows int)
+	// ExpertsAdd adds Σ weight * down(silu(gate) * up) of the experts that each row of
+	// src is routed to to the row of dst, in the order of the experts.
+	ExpertsAdd(dst, src Buffer, e *Experts, rows int)
 	// RMSNormAdd adds src / rms(src) * w to dst (the residual stream).
 	RMSNormAdd(dst, src Buffer, w Vector, eps float32, rows int)
 	// HeadNorm replaces every query of qkv by itself / rms * query, and every key by

@@ -104,27 +104,27 @@ func (c *checkpoint) openSharded(f *Folder) error {
 // parseIndex returns the tensors that each shard is said to hold.
 func parseIndex(b []byte) (map[string][]string, error) {
 	f := parseFields(indexFile, b)
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	var weightMap map[string]string
-	if v := f.raw("weight_map"); v == nil {
-		f.fail("weight_map", "is missing")
+	if v := f.Raw("weight_map"); v == nil {
+		f.Fail("weight_map", "is missing")
 	} else if err := json.Unmarshal(v, &weightMap); err != nil {
-		f.fail("weight_map", "is not a map of tensor names to file names: %v", err)
+		f.Fail("weight_map", "is not a map of tensor names to file names: %v", err)
 	}
 	byShard := map[string][]string{}
 	for tensor, name := range weightMap {
 		if !isLocalName(name) || !strings.HasSuffix(name, ".safetensors") {
-			f.fail("weight_map", "sends tensor %q to %q; it must be a *.safetensors file in the same folder", tensor, name)
+			f.Fail("weight_map", "sends tensor %q to %q; it must be a *.safetensors file in the same folder", tensor, name)
 		}
 		byShard[name] = append(byShard[name], tensor)
 	}
 	if len(byShard) > maxShards {
-		f.fail("weight_map", "names %d files; the limit is %d", len(byShard), maxShards)
+		f.Fail("weight_map", "names %d files; the limit is %d", len(byShard), maxShards)
 	}
-	if f.err != nil {
-		return nil, f.err
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
 	return byShard, nil
 }

@@ -31,9 +31,6 @@ func InjectSamplingFault(m *Model, panics func(r sampling.Row) bool) {
 	m.newSampler = func() rowSampler { return &faultySampler{panics: panics, inner: inner()} }
 }
 
-// InverseFrequencies exposes the rotary frequencies of a config.
-func InverseFrequencies(c *Config) []float64 { return c.inverseFrequencies() }
-
 // ParseGeneration exposes the parser of generation_config.json.
 func ParseGeneration(b []byte, vocabSize int) (infer.SamplingDefaults, []int32, error) {
 	g, err := parseGeneration(generationFile, b, vocabSize)

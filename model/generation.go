@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/jsonfields"
 )
 
 const generationFile = "generation_config.json"
@@ -24,34 +25,34 @@ type generation struct {
 // Members that do not concern sampling are ignored, as vLLM does.
 func parseGeneration(file string, b []byte, vocabSize int) (generation, error) {
 	f := parseFields(file, b)
-	if f.err != nil {
-		return generation{}, f.err
+	if f.Err() != nil {
+		return generation{}, f.Err()
 	}
-	g := generation{eosTokenIDs: f.tokenIDs("eos_token_id", vocabSize)}
-	optionalFloat := func(name string, r floatRange) *float64 {
-		if !f.has(name) {
+	g := generation{eosTokenIDs: f.TokenIDs("eos_token_id", vocabSize)}
+	optionalFloat := func(name string, r jsonfields.FloatRange) *float64 {
+		if !f.Has(name) {
 			return nil
 		}
-		v := f.float(name, r, 0)
+		v := f.Float(name, r, 0)
 		return &v
 	}
-	optionalInt := func(name string, r intRange) *int {
-		if !f.has(name) {
+	optionalInt := func(name string, r jsonfields.IntRange) *int {
+		if !f.Has(name) {
 			return nil
 		}
-		v := f.int(name, r, 0)
+		v := f.Int(name, r, 0)
 		return &v
 	}
 	g.defaults = infer.SamplingDefaults{
-		Temperature:       optionalFloat("temperature", floatRange{min: 0, max: 100}),
-		TopP:              optionalFloat("top_p", floatRange{min: 0, max: 1, minOpen: true}),
-		MinP:              optionalFloat("min_p", floatRange{min: 0, max: 1}),
-		RepetitionPenalty: optionalFloat("repetition_penalty", floatRange{min: 0, max: 100, minOpen: true}),
-		TopK:              optionalInt("top_k", intRange{-1, math.MaxInt32}),
-		MaxNewTokens:      optionalInt("max_new_tokens", intRange{1, math.MaxInt32}),
+		Temperature:       optionalFloat("temperature", jsonfields.FloatRange{Min: 0, Max: 100}),
+		TopP:              optionalFloat("top_p", jsonfields.FloatRange{Min: 0, Max: 1, MinOpen: true}),
+		MinP:              optionalFloat("min_p", jsonfields.FloatRange{Min: 0, Max: 1}),
+		RepetitionPenalty: optionalFloat("repetition_penalty", jsonfields.FloatRange{Min: 0, Max: 100, MinOpen: true}),
+		TopK:              optionalInt("top_k", jsonfields.IntRange{Min: -1, Max: math.MaxInt32}),
+		MaxNewTokens:      optionalInt("max_new_tokens", jsonfields.IntRange{Min: 1, Max: math.MaxInt32}),
 	}
-	if f.err != nil {
-		return generation{}, f.err
+	if f.Err() != nil {
+		return generation{}, f.Err()
 	}
 	return g, nil
 }

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"encoding/binary"
+	"math"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -132,13 +134,34 @@ func (l *loader) load(it item) (err error) {
 	if it.matrix != nil {
 		*it.matrix, err = l.backend.NewMatrix(parts...)
 	} else {
-		*it.vector, err = l.backend.NewVector(parts[0])
+		*it.vector, err = l.vector(it, parts)
 	}
 	if err != nil {
 		return err
 	}
 	l.report(size)
 	return nil
+}
+
+// vector makes a vector of parts, one behind the other.
+func (l *loader) vector(it item, parts []compute.RawTensor) (compute.Vector, error) {
+	if len(parts) == 1 && it.offset == 0 {
+		return l.backend.NewVector(parts[0])
+	}
+	whole := compute.RawTensor{Name: parts[0].Name, DType: compute.F32, Rows: 1}
+	for _, t := range parts {
+		whole.Cols += t.Cols
+	}
+	whole.Data = l.inScratch(4*whole.Cols, func(dst []byte) []byte {
+		for _, t := range parts {
+			for i := range t.Cols {
+				v := element(t.Data[i*t.DType.Size():], t.DType) + it.offset
+				dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
+			}
+		}
+		return dst
+	})
+	return l.backend.NewVector(whole)
 }
 
 // part returns one tensor's bytes, known to be readable, in the element type

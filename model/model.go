@@ -59,8 +59,9 @@ type Model struct {
 
 	newSampler func() rowSampler // one per runner
 
-	weights weights // read-only once loaded
-	rope    compute.Rope
+	weights   weights        // read-only once loaded
+	ropes     []compute.Rope // those of the config
+	unrotated compute.Rope   // nil if every layer rotates
 }
 
 // Load reads a folder's config files and weights. Everything that can be known
@@ -79,8 +80,7 @@ func Load(f *Folder, o Options) (*Model, error) {
 	if err := m.readWeights(f, &o); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.rope, err = m.backend.NewRope(m.config.ropeTable(m.sizes.maxModelLen)); err != nil {
+	if err := m.makeRopes(); err != nil {
 		return nil, err
 	}
 	return m, m.loadDraft(&o)
@@ -94,14 +94,22 @@ func (m *Model) readConfigs(f *Folder, o *Options) error {
 	if m.config, err = ParseConfig(b); err != nil {
 		return err
 	}
-	if limit := m.config.MaxPositionEmbeddings; o.MaxModelLen > limit {
+	if limit := m.config.MaxContext(); o.MaxModelLen > limit {
 		return infer.Errorf(infer.CodeInvalid, "max_model_len",
-			"--max-model-len is %d, but the model's max_position_embeddings is %d", o.MaxModelLen, limit)
+			"--max-model-len is %d, but the model's %s is %d", o.MaxModelLen, limitName(&m.config), limit)
 	}
 	if m.generation, err = loadGeneration(f, o.GenerationConfig, &m.config); err != nil {
 		return err
 	}
 	return m.readDraftConfig(o)
+}
+
+// limitName says where the config's limit of the context comes from.
+func limitName(c *Config) string {
+	if c.MaxContext() == c.MaxPositionEmbeddings {
+		return "max_position_embeddings"
+	}
+	return "max_position_embeddings, stretched by its rope_scaling,"
 }
 
 func (m *Model) readWeights(f *Folder, o *Options) (err error) {

@@ -43,6 +43,10 @@ type engine struct {
 }
 
 func newEngine(t testing.TB, s *model.Speculation, change func(*model.Options, *scheduler.Config)) *engine {
+	return newEngineOf(t, understudy.Embedded(), s, change)
+}
+
+func newEngineOf(t testing.TB, f *model.Folder, s *model.Speculation, change func(*model.Options, *scheduler.Config)) *engine {
 	o := options(t)
 	o.Speculation = s
 	c := scheduler.Config{
@@ -52,7 +56,7 @@ func newEngine(t testing.TB, s *model.Speculation, change func(*model.Options, *
 	if change != nil {
 		change(&o, &c)
 	}
-	m := loadFolder(t, understudy.Embedded(), o)
+	m := loadFolder(t, f, o)
 	e := &engine{runner: newRunner(t, m)}
 	spec := e.runner.Spec()
 	c.MaxModelLen, c.NumBlocks, c.BlockSize = spec.MaxModelLen, spec.NumBlocks, spec.BlockSize

@@ -40,6 +40,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 		{"Gates", testGates},
 		{"Elementwise", testElementwise},
 		{"HeadNorm", testHeadNorm},
+		{"Experts", testExperts},
 		{"NonFinite", testNonFinite},
 		{"RowsAreIndependent", testRowsAreIndependent},
 		{"Rope", testRope},

@@ -36,6 +36,7 @@ type Backend struct {
 	norm    normTask
 	gate    gateTask
 	element elementTask
+	mixture mixture
 	rope    ropeTask
 	closing bool
 }

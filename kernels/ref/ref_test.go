@@ -39,6 +39,20 @@ func TestGeluMul(t *testing.T) {
 	require.InDeltaSlice(t, []float64{0.8411919906 * 3, -0.0454023059 * 5}, got, 1e-9)
 }
 
+func TestExpertsAdd(t *testing.T) {
+	// Logits ln 3, 0 and ln 6 of x = 1: probabilities 0.3, 0.1 and 0.6. An expert
+	// with gate and up 1 and down d gives silu(1) * d.
+	one, silu := []float64{1, 1}, 1/(1+math.Exp(-1))
+	m := ref.Mixture{
+		Hidden: 1, Intermediate: 1, PerToken: 2,
+		Router: []float64{math.Log(3), 0, math.Log(6)},
+		GateUp: [][]float64{one, one, one}, Down: [][]float64{{1}, {10}, {100}},
+	}
+	require.InDeltaSlice(t, []float64{5 + silu*60.3}, ref.ExpertsAdd([]float64{5}, []float64{1}, m), 1e-12)
+	m.Normalize = true
+	require.InDeltaSlice(t, []float64{5 + silu*60.3/0.9}, ref.ExpertsAdd([]float64{5}, []float64{1}, m), 1e-12)
+}
+
 func TestElementwise(t *testing.T) {
 	require.Equal(t, []float64{11, 22, 13, 24}, ref.AddBias([]float64{1, 2, 3, 4}, []float64{10, 20}))
 	require.Equal(t, []float64{2, -4}, ref.Scale([]float64{1, -2}, 2))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-llm/troupe/internal/testkit/modelkit"
 	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/arch"
 	"github.com/troupe-llm/troupe/model/gguf"
 	"github.com/troupe-llm/troupe/model/gguf/hf"
 	"github.com/troupe-llm/troupe/model/understudy"
@@ -86,7 +87,7 @@ func TestTokenizerRefuses(t *testing.T) {
 
 // Factors of a file are those of Llama 3's scaling, and give it back.
 func TestRopeFactors(t *testing.T) {
-	scaling := &model.RopeScaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositionEmbeddings: 8192}
+	scaling := &arch.RopeScaling{Kind: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositionEmbeddings: 8192}
 	g := modelkit.ConvertLlama(t, understudy.Embedded(), "BF16")
 	g.Set("llama.rope.freq_base", float32(500000))
 	factors := make([]float32, 16)
@@ -112,7 +113,7 @@ func TestRopeFactors(t *testing.T) {
 	require.NoError(t, err)
 	c, err := model.ParseConfig(b)
 	require.NoError(t, err)
-	require.Equal(t, scaling, c.RopeScaling)
+	require.Equal(t, scaling, c.Ropes[0].Scaling)
 
 	tensors, err := hf.Tensors(parse(t, g))
 	require.NoError(t, err)

@@ -1,15 +1,15 @@
-package model_test
+package arch_test
 
 import (
 	"encoding/json"
 	"maps"
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/arch"
+	"github.com/troupe-llm/troupe/model/jsonfields"
 )
 
 // llamaConfig is the config of a released 1B model, by member.
@@ -25,22 +25,27 @@ func llamaConfig() map[string]any {
 	}
 }
 
-func parse(tb testing.TB, members map[string]any) (model.Config, error) {
+func parseBytes(b []byte) (arch.Config, error) { return arch.Parse(jsonfields.Parse("config.json", b)) }
+
+func parse(tb testing.TB, members map[string]any) (arch.Config, error) {
 	tb.Helper()
 	b, err := json.Marshal(members)
 	require.NoError(tb, err)
-	return model.ParseConfig(b)
+	return parseBytes(b)
 }
 
 func TestParseConfig(t *testing.T) {
 	c, err := parse(t, llamaConfig())
 	require.NoError(t, err)
-	require.Equal(t, model.Config{
-		Architecture: "LlamaForCausalLM", HiddenSize: 2048, IntermediateSize: 8192, NumLayers: 16, NumHeads: 32,
-		NumKVHeads: 8, HeadDim: 64, VocabSize: 128256, MaxPositionEmbeddings: 131072, RMSNormEps: 1e-5, RopeTheta: 500000,
-		RopeScaling:       &model.RopeScaling{Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositionEmbeddings: 8192},
+	require.Equal(t, arch.Config{
+		Architecture: "LlamaForCausalLM", Tensors: c.Tensors, HiddenSize: 2048, IntermediateSize: 8192, NumLayers: 16, NumHeads: 32,
+		NumKVHeads: 8, HeadDim: 64, VocabSize: 128256, MaxPositionEmbeddings: 131072, RMSNormEps: 1e-5,
+		Ropes: []arch.Rope{{Theta: 500000, Dim: 64, Scaling: &arch.RopeScaling{
+			Kind: "llama3", Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositionEmbeddings: 8192}}},
 		TieWordEmbeddings: true, EOSTokenIDs: []int32{128001, 128008, 128009},
+		EmbeddingScale: 1, AttentionScale: 0.125, Layers: make([]arch.Layer, 16),
 	}, c)
+	require.Equal(t, "model.layers.3.self_attn.q_proj", c.Tensors.OfLayer(3, c.Tensors.Q))
 }
 
 func TestParseConfigDefaults(t *testing.T) {
@@ -52,8 +57,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 64, c.HeadDim)
 	require.Equal(t, 32, c.NumKVHeads)
-	require.EqualValues(t, 10000, c.RopeTheta)
-	require.Nil(t, c.RopeScaling)
+	require.Equal(t, []arch.Rope{{Theta: 10000, Dim: 64}}, c.Ropes)
 	require.False(t, c.TieWordEmbeddings)
 	require.Empty(t, c.EOSTokenIDs)
 }
@@ -61,14 +65,16 @@ func TestParseConfigDefaults(t *testing.T) {
 func TestParseConfigOtherForms(t *testing.T) {
 	forms := map[string]struct {
 		members map[string]any
-		check   func(*testing.T, model.Config)
+		check   func(*testing.T, arch.Config)
 	}{
-		"one end token": {map[string]any{"eos_token_id": 7}, func(t *testing.T, c model.Config) { require.Equal(t, []int32{7}, c.EOSTokenIDs) }},
-		"default rope":  {map[string]any{"rope_scaling": map[string]any{"rope_type": "default"}}, func(t *testing.T, c model.Config) { require.Nil(t, c.RopeScaling) }},
+		"one end token": {map[string]any{"eos_token_id": 7}, func(t *testing.T, c arch.Config) { require.Equal(t, []int32{7}, c.EOSTokenIDs) }},
+		"default rope":  {map[string]any{"rope_scaling": map[string]any{"rope_type": "default"}}, func(t *testing.T, c arch.Config) { require.Nil(t, c.Ropes[0].Scaling) }},
 		"rope_parameters": {map[string]any{"rope_scaling": nil, "rope_parameters": map[string]any{"rope_theta": 9.0, "rope_type": "default"}},
-			func(t *testing.T, c model.Config) { require.EqualValues(t, 9, c.RopeTheta) }},
+			func(t *testing.T, c arch.Config) { require.EqualValues(t, 9, c.Ropes[0].Theta) }},
 		"Mistral with a window that never closes": {map[string]any{"architectures": []any{"MistralForCausalLM"}, "sliding_window": 131072},
-			func(t *testing.T, c model.Config) { require.Equal(t, "MistralForCausalLM", c.Architecture) }},
+			func(t *testing.T, c arch.Config) { require.Zero(t, c.Layers[0].Window) }},
+		"half a head rotated": {map[string]any{"partial_rotary_factor": 0.5},
+			func(t *testing.T, c arch.Config) { require.Equal(t, 32, c.Ropes[0].Dim) }},
 	}
 	for name, f := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +97,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		members map[string]any
 		want    string
 	}{
-		{map[string]any{"architectures": nil}, "architectures is missing; supported: LlamaForCausalLM, MistralForCausalLM"},
-		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}}, `architectures ["GPT2LMHeadModel"] is not supported; supported: LlamaForCausalLM, MistralForCausalLM`},
+		{map[string]any{"architectures": nil}, "architectures is missing; supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM"},
+		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}}, `architectures ["GPT2LMHeadModel"] is not supported; supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM`},
 		{map[string]any{"architectures": "LlamaForCausalLM"}, `it must be a list of strings`},
 		{map[string]any{"hidden_size": nil}, "hidden_size is missing; it must be an integer from 1 to 131072"},
 		{map[string]any{"hidden_size": "2048"}, `hidden_size is "2048"; it must be an integer`},
@@ -110,20 +116,25 @@ func TestParseConfigRefuses(t *testing.T) {
 		{map[string]any{"rms_norm_eps": nil}, "rms_norm_eps is missing"},
 		{map[string]any{"rms_norm_eps": 0}, "rms_norm_eps is 0; it must be a number in (0, 1)"},
 		{map[string]any{"rope_theta": -1}, "rope_theta is -1;"},
-		{map[string]any{"hidden_act": "gelu"}, `hidden_act "gelu" is not supported; supported: silu`},
+		{map[string]any{"hidden_act": "gelu"}, `hidden_act "gelu" is not supported; supported: silu, gelu_pytorch_tanh`},
 		{map[string]any{"attention_bias": true}, "attention_bias true is not supported"},
 		{map[string]any{"mlp_bias": true}, "mlp_bias true is not supported"},
 		{map[string]any{"mlp_bias": "yes"}, `mlp_bias is "yes"; it must be true or false`},
 		{map[string]any{"tie_word_embeddings": 1}, "tie_word_embeddings is 1;"},
 		{map[string]any{"quantization_config": map[string]any{}}, "quantization_config is not supported"},
-		{map[string]any{"architectures": []any{"MistralForCausalLM"}, "sliding_window": 4096}, "sliding_window 4096 is not supported"},
-		{map[string]any{"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported"},
+		{map[string]any{"architectures": []any{"MistralForCausalLM"}, "sliding_window": 0}, "sliding_window is 0; it must be an integer from 1"},
+		{map[string]any{"architectures": []any{"MistralForCausalLM"}, "layer_types": []any{"full_attention"}}, "layer_types has 1 elements; there are 16 layers"},
+		{map[string]any{"partial_rotary_factor": 1.5}, "partial_rotary_factor is 1.5; it must be a number in (0, 1]"},
+		{map[string]any{"partial_rotary_factor": 0.02}, "partial_rotary_factor is 0.02: it rotates 1 of a head's 64 elements"},
 		{map[string]any{"eos_token_id": 128256}, "eos_token_id holds 128256; token ids are integers from 0 to 128255"},
 		{map[string]any{"eos_token_id": []any{1, nil}}, "eos_token_id holds null"},
 		{map[string]any{"eos_token_id": "end"}, `eos_token_id holds "end"`},
 		{map[string]any{"rope_scaling": "linear"}, "rope_scaling is \"linear\"; it must be an object"},
-		{scaling(map[string]any{"rope_type": "yarn"}), `rope_scaling.rope_type "yarn" is not supported; supported: default, llama3`},
-		{map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2}}, `rope_scaling.type "linear" is not supported`},
+		{scaling(map[string]any{"rope_type": "mrope"}), `rope_scaling.rope_type "mrope" is not supported; supported: default, linear, dynamic, llama3, yarn, longrope`},
+		{map[string]any{"rope_scaling": map[string]any{"type": "linear"}}, `rope_scaling.factor is missing`},
+		{map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": 4, "beta_fast": -1}}, `rope_scaling.beta_fast is -1`},
+		{map[string]any{"rope_theta": 1, "rope_scaling": map[string]any{"type": "yarn", "factor": 4}}, `rope_scaling.rope_theta is 1; yarn needs one above 1`},
+		{map[string]any{"rope_scaling": map[string]any{"type": "longrope"}}, `rope_scaling.short_factor has 0 elements; it must be a list of 32 numbers`},
 		{scaling(map[string]any{"factor": 0.5}), "rope_scaling.factor is 0.5; it must be a number in [1, 1e+06]"},
 		{scaling(map[string]any{"factor": nil}), "rope_scaling.factor is missing"},
 		{scaling(map[string]any{"low_freq_factor": 4.0}), "rope_scaling.low_freq_factor 4 must be below high_freq_factor 4"},
@@ -142,45 +153,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "null", "[]", "{", `{"a":1}x`, "\x00"} {
-		_, err := model.ParseConfig([]byte(text))
+		_, err := parseBytes([]byte(text))
 		require.ErrorContains(t, err, "JSON object", "%q", text)
 	}
-}
-
-// The scaled frequencies against those of transformers' own function for this
-// config: its first, blended and last pairs, computed with the formula of the
-// Llama 3.1 release (models/llama3/reference_impl/model.py, apply_scaling).
-func TestLlama3RopeScaling(t *testing.T) {
-	c, err := parse(t, llamaConfig())
-	require.NoError(t, err)
-	applyScaling := func(freq float64) float64 {
-		const scaleFactor, low, high, oldContext = 32, 1, 4, 8192
-		wavelength := 2 * math.Pi / freq
-		switch {
-		case wavelength < oldContext/high:
-			return freq
-		case wavelength > oldContext/low:
-			return freq / scaleFactor
-		}
-		smooth := (oldContext/wavelength - low) / (high - low)
-		return (1-smooth)*freq/scaleFactor + smooth*freq
-	}
-	got := model.InverseFrequencies(&c)
-	require.Len(t, got, 32)
-	kinds := map[string]int{}
-	for i, f := range got {
-		plain := math.Pow(500000, -float64(i)/32)
-		require.InEpsilon(t, applyScaling(plain), f, 1e-12, "pair %d", i)
-		switch {
-		case f == plain:
-			kinds["kept"]++
-		case f == plain/32:
-			kinds["divided"]++
-		default:
-			kinds["blended"]++
-		}
-	}
-	require.Len(t, kinds, 3, "the config exercises all three cases")
 }
 
 func FuzzParseConfig(f *testing.F) {
@@ -189,8 +164,13 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(b)
 	f.Add([]byte(`{"architectures":["MistralForCausalLM"],"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":3,"max_position_embeddings":4,"rms_norm_eps":1e-6,"rope_parameters":{"rope_theta":1}}`))
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"eos_token_id":[[1]]}`))
+	for _, members := range released {
+		b, err := json.Marshal(members)
+		require.NoError(f, err)
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := model.ParseConfig(b)
+		c, err := parseBytes(b)
 		if err != nil {
 			var coded *infer.Error
 			require.ErrorAs(t, err, &coded)
@@ -202,48 +182,12 @@ func FuzzParseConfig(f *testing.F) {
 		for _, v := range []int{c.HiddenSize, c.IntermediateSize, c.NumLayers, c.VocabSize, c.MaxPositionEmbeddings, c.HeadDim} {
 			require.True(t, v > 0 && v <= 1<<25)
 		}
-		for _, v := range model.InverseFrequencies(&c) {
-			require.False(t, math.IsNaN(v) || math.IsInf(v, 0) || v < 0)
+		require.Len(t, c.Layers, c.NumLayers)
+		for _, l := range c.Layers {
+			require.True(t, l.Window >= 0 && l.Rope < len(c.Ropes))
 		}
-	})
-}
-
-func FuzzParseGeneration(f *testing.F) {
-	f.Add([]byte(`{"eos_token_id":[2043,2041],"temperature":0.3,"top_k":20,"top_p":0.9}`))
-	f.Add([]byte(`{"eos_token_id":5,"min_p":1,"repetition_penalty":1.1,"max_new_tokens":20}`))
-	f.Add([]byte(`{"top_p":1e999}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		d, ids, err := model.ParseGeneration(b, 100)
-		if err != nil {
-			var coded *infer.Error
-			require.ErrorAs(t, err, &coded)
-			return
-		}
-		for _, id := range ids {
-			require.True(t, id >= 0 && id < 100)
-		}
-		if d.TopP != nil {
-			require.True(t, *d.TopP > 0 && *d.TopP <= 1)
-		}
-		if d.RepetitionPenalty != nil {
-			require.Positive(t, *d.RepetitionPenalty)
-		}
-	})
-}
-
-func FuzzParseIndex(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"total_size":1},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`))
-	f.Add([]byte(`{"weight_map":{"a":"../../etc/passwd.safetensors"}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		shards, err := model.ParseIndex(b)
-		if err != nil {
-			var coded *infer.Error
-			require.ErrorAs(t, err, &coded)
-			return
-		}
-		for name := range shards {
-			require.NotContains(t, name, "/")
-			require.NotContains(t, name, "\\")
+		for i := range c.Ropes {
+			requireSound(t, &c.Ropes[i], min(c.MaxContext(), 1<<10))
 		}
 	})
 }

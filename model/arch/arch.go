@@ -1,0 +1,98 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/troupe-llm/troupe/model/jsonfields"
+)
+
+// Architecture describes the decoders of one name. The zero value of a field is
+// Llama's choice.
+type Architecture struct {
+	// Name is the value of "architectures" in config.json.
+	Name string
+	// Tensors are the names of the weights in safetensors files. A weight that has no
+	// name here is not part of the computation.
+	Tensors Names
+	// QKVBias says that the query, key and value projections have biases.
+	QKVBias bool
+	// NormOffset is added to the weights of all norms as the file has them.
+	NormOffset float64
+
+	// What holds if config.json does not say:
+	HeadDim    int        // 0 = hidden_size / num_attention_heads
+	Activation Activation // of the MLP's gate
+	Tied       bool       // the output matrix is the embedding table
+
+	// Configure reads the members of config.json that only this architecture has,
+	// once the common ones are in c; may be nil. Faults go to f.
+	Configure func(c *Config, f *jsonfields.Fields)
+	// GGUF says what is particular of the architecture's GGUF files.
+	GGUF GGUF
+}
+
+// GGUF maps an architecture's GGUF files to config.json. Tensors need no map: see
+// [Names.GGUF].
+type GGUF struct {
+	// Name is the value of general.architecture, and the prefix of metadata keys; ""
+	// if files of this architecture go by another's name.
+	Name string
+	// Paired says that rows of q and k are stored with the two halves of a rotated
+	// pair side by side.
+	Paired bool
+	// Members maps metadata keys, less the prefix, to members of config.json.
+	Members map[string]string
+	// Complete adds members that hold in every file or follow from others; may be nil.
+	Complete func(members map[string]any)
+}
+
+// all lists what is supported, in the order of messages.
+var all = []*Architecture{
+	&llama, &mistral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &phi3, &smolLM3,
+}
+
+// ByGGUF returns the architecture of a GGUF file, nil if it is not supported.
+func ByGGUF(name string) *Architecture {
+	for _, a := range all {
+		if name != "" && a.GGUF.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// GGUFNames lists the values of general.architecture that are supported.
+func GGUFNames() []string {
+	var names []string
+	for _, a := range all {
+		if a.GGUF.Name != "" {
+			names = append(names, a.GGUF.Name)
+		}
+	}
+	return names
+}
+
+// find returns the file's architecture if it is one of ours.
+func find(f *jsonfields.Fields) *Architecture {
+	var supported []string
+	for _, a := range all {
+		supported = append(supported, a.Name)
+	}
+	names := f.Strings("architectures")
+	if len(names) == 0 {
+		f.Fail("architectures", "is missing; supported: %s", strings.Join(supported, ", "))
+		return nil
+	}
+	for _, a := range all {
+		if slices.Contains(names, a.Name) {
+			return a
+		}
+	}
+	shown := names
+	if len(names) > 4 {
+		shown = names[:4]
+	}
+	f.Fail("architectures", "%.200q is not supported; supported: %s", shown, strings.Join(supported, ", "))
+	return nil
+}

@@ -1,0 +1,45 @@
+package arch
+
+import "github.com/troupe-llm/troupe/model/jsonfields"
+
+// Gemma 3, text only: Gemma 2 with normalized queries and keys in place of soft
+// caps, five layers with a window to one without, and a base of the rotary
+// embedding for each of the two kinds.
+var gemma3 = Architecture{
+	Name:       "Gemma3ForCausalLM",
+	Tensors:    gemmaNames.withHeadNorms(),
+	NormOffset: 1,
+	HeadDim:    256,
+	Activation: GELU,
+	Tied:       true,
+	Configure: func(c *Config, f *jsonfields.Fields) {
+		c.gemma(f)
+		pattern := f.Int("sliding_window_pattern", jsonfields.IntRange{Min: 1, Max: maxLayers}, 6)
+		c.window(f, "sliding_window", func(i int) bool { return (i+1)%pattern != 0 })
+		c.localRope(f)
+	},
+	GGUF: GGUF{
+		Name:    "gemma3",
+		Members: gemmaMembers,
+		Complete: func(m map[string]any) {
+			gemmaComplete(m, 62)
+		},
+	},
+}
+
+// localRope gives the layers that slide a rotary embedding of their own, which is
+// not scaled.
+func (c *Config) localRope(f *jsonfields.Fields) {
+	local := Rope{Theta: f.Float("rope_local_base_freq", thetaRange, 10000), Dim: c.HeadDim}
+	if p := f.Object("rope_parameters"); p != nil {
+		if o := p.Object("sliding_attention"); o != nil {
+			local.read(o, c)
+		}
+	}
+	c.Ropes = append(c.Ropes, local)
+	for i := range c.Layers {
+		if c.Layers[i].Sliding {
+			c.Layers[i].Rope = 1
+		}
+	}
+}
