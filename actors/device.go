@@ -124,6 +124,9 @@ func checkSequence(seq *infer.ScheduledSequence, res *infer.SequenceResult, voca
 	low, high, wantLogprobs, wantPromptLogprobs := 0, 0, 0, 0
 	if seq.Sample {
 		low, high = 1, 1+seq.NumDraftTokens
+		if res.Deferred {
+			low, high = 0, 0
+		}
 		if seq.Params.NumLogprobs >= 0 {
 			wantLogprobs = len(res.NewTokenIDs)
 		}

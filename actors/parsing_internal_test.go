@@ -198,12 +198,31 @@ func allowed(m infer.Matcher) (ids []int32) {
 		mask[i] = ^uint64(0)
 	}
 	m.Mask(mask)
+	return idsOf(mask)
+}
+
+func idsOf(mask []uint64) (ids []int32) {
 	for id := range int32(len(mask) * 64) {
 		if mask[id/64]>>(id%64)&1 != 0 {
 			ids = append(ids, id)
 		}
 	}
 	return ids
+}
+
+// next lists the tokens that may come after output, once they are known.
+func next(t require.TestingT, m infer.Matcher, output []int32) []int32 {
+	mask, late := make([]uint64, (testkit.NumTokens+3+63)/64), make(chan struct{})
+	for {
+		ok, err := m.Next(output, mask, &infer.MaskBudget{Late: func() { close(late) }})
+		require.NoError(t, err)
+		if ok {
+			require.Equal(t, len(output), m.NumAccepted())
+			return idsOf(mask)
+		}
+		require.Equal(t, len(output), m.NumAccepted())
+		<-late
+	}
 }
 
 func TestThoughtsPassBeforeAForm(t *testing.T) {
@@ -281,6 +300,8 @@ func TestRollbackThroughThoughts(t *testing.T) {
 				}
 				require.Equal(t, allowed(other), allowed(m), "behind %v", accepted)
 				require.Equal(t, len(accepted), m.NumAccepted())
+				require.Equal(t, allowed(other), next(t, fresh(), accepted), "behind %v", accepted)
+				require.Equal(t, allowed(other), next(t, m, accepted), "behind %v", accepted)
 			}
 		})
 	}

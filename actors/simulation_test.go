@@ -41,10 +41,16 @@ func (s *script) ask(step int, plan *infer.StepPlan) error {
 }
 
 // simulated starts an engine whose device plays a script. Blocks are scarce, so
-// that sequences are preempted; some steps end before Launch returns.
+// that sequences are preempted; some steps end before Launch returns, and now and
+// then a sequence has to wait for its mask.
 func simulated(t testing.TB) (*actors.Engine, *testkit.Device, *script) {
 	s := &script{}
-	d := testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32, NumSpecTokens: 3, Fault: s.ask, Inline: func(step int) bool { return step%3 == 0 }})
+	var drawn atomic.Int64
+	d := testkit.NewDevice(testkit.DeviceOptions{
+		NumBlocks: 32, NumSpecTokens: 3, Fault: s.ask,
+		Inline: func(step int) bool { return step%3 == 0 },
+		Defer:  func(*infer.ScheduledSequence) bool { return drawn.Add(1)%7 == 0 },
+	})
 	e := startEngine(t, d, func(c *actors.Config) { c.StreamInterval = 2 })
 	return e, d, s
 }

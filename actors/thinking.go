@@ -69,13 +69,23 @@ func (m *thinkingMatcher) mayStart() bool {
 func (m *thinkingMatcher) Mask(dst []uint64) {
 	if !m.thinks() {
 		m.answer.Mask(dst)
-		if m.mayStart() {
-			for _, id := range m.starts {
-				dst[id/64] |= 1 << (id % 64)
-			}
-		}
+		m.allowStart(dst)
 		return
 	}
+	m.allowThoughts(dst)
+}
+
+// allowStart adds the tokens that begin the thoughts, where they may.
+func (m *thinkingMatcher) allowStart(dst []uint64) {
+	if m.mayStart() {
+		for _, id := range m.starts {
+			dst[id/64] |= 1 << (id % 64)
+		}
+	}
+}
+
+// allowThoughts writes the tokens of thoughts: all that do not end the output.
+func (m *thinkingMatcher) allowThoughts(dst []uint64) {
 	clear(dst)
 	for i := range m.vocabSize / 64 {
 		dst[i] = ^uint64(0)
@@ -88,18 +98,48 @@ func (m *thinkingMatcher) Mask(dst []uint64) {
 	}
 }
 
+// Next implements infer.Matcher. Thoughts cost nothing worth counting.
+func (m *thinkingMatcher) Next(output []int32, dst []uint64, b *infer.MaskBudget) (bool, error) {
+	if len(output) < len(m.tokens) {
+		m.Rollback(m.NumAccepted() - len(output))
+	}
+	for n := len(m.tokens); n < len(output) && m.isThought(output[n]); n++ {
+		m.think(output[n])
+	}
+	if m.thinks() {
+		if dst != nil {
+			m.allowThoughts(dst)
+		}
+		return true, nil
+	}
+	ok, err := m.answer.Next(output[len(m.tokens):], dst, b)
+	if ok && err == nil && dst != nil {
+		m.allowStart(dst)
+	}
+	return ok, err
+}
+
+// isThought reports whether the next token belongs to the thoughts.
+func (m *thinkingMatcher) isThought(token int32) bool {
+	return m.thinks() || m.mayStart() && slices.Contains(m.starts, token)
+}
+
 // Accept implements infer.Matcher.
 func (m *thinkingMatcher) Accept(token int32) error {
-	if !m.thinks() && !(m.mayStart() && slices.Contains(m.starts, token)) {
+	if !m.isThought(token) {
 		return m.answer.Accept(token)
 	}
+	m.think(token)
+	return nil
+}
+
+func (m *thinkingMatcher) think(token int32) {
 	before := len(m.text)
 	m.text = append(m.text, m.tokenizer.TokenBytes(token)...)
 	m.tokens = append(m.tokens, len(m.text))
 	for _, end := range m.ends {
 		m.ended = m.ended || bytes.Contains(m.text[max(0, before-len(end)):], end)
 	}
-	return nil
 }
 
 // Rollback implements infer.Matcher.

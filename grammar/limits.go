@@ -1,6 +1,10 @@
 package grammar
 
-import "github.com/troupe-llm/troupe/infer"
+import (
+	"math"
+
+	"github.com/troupe-llm/troupe/infer"
+)
 
 // The limits on what comes from outside. Every error names its limit.
 const (
@@ -24,6 +28,9 @@ const (
 // ".{1,50}, .{1,50}" take four walks over the vocabulary at their worst token and
 // one for each. With the 600,000 nodes of a vocabulary of 150,000 tokens tokenWork
 // is about 9 ms and textWork half a second.
+
+// unlimited is for work that may take what it takes.
+const unlimited = math.MaxInt
 
 // tokenWork is how many steps a token may take again and again.
 func (v *Vocabulary) tokenWork() int { return 100_000 + len(v.trie) }

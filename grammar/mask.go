@@ -58,28 +58,31 @@ func newBinding(p *program, v *Vocabulary, o Options) *binding {
 }
 
 // addMask sets the bits of the tokens that t survives. It returns the steps that
-// it took.
-func (b *binding) addMask(dst []uint64, t thread) (work int) {
+// it took; if those are more than most, some bits may be missing.
+func (b *binding) addMask(dst []uint64, t thread, most int) (work int) {
 	if t.pc == matchNode {
 		return 0
 	}
 	known := 16 + len(dst)/wordsPerStep
 	if b.p.wide[t.pc] {
-		l, work := b.local(t.pc)
+		l, work := b.local(t.pc, most)
 		work += known
+		if work > most {
+			return work
+		}
 		if l.reach+depthOf(t.frame) <= MaxDepth {
-			most := int32(-1)
+			rounds := int32(-1)
 			if id := b.p.loopOf[t.pc]; id >= 0 && b.p.loops[id].max >= 0 {
-				most = b.p.loops[id].max - t.count
+				rounds = b.p.loops[id].max - t.count
 			}
-			l.addTo(dst, most)
+			l.addTo(dst, rounds)
 			if l.leaves {
-				work += b.lookUp(dst, t, l)
+				work += b.lookUp(dst, t, l, most-work)
 			}
 			return work
 		}
 	}
-	return known + b.lookUp(dst, t, nil)
+	return known + b.lookUp(dst, t, nil, most-known)
 }
 
 // wordsPerStep is how many words of a known mask are written in the time of a
@@ -88,7 +91,7 @@ const wordsPerStep = 16
 
 // lookUp sets the bits of a cached walk of t: the whole walk, or what follows
 // the escapes of l.
-func (b *binding) lookUp(dst []uint64, t thread, l *local) (work int) {
+func (b *binding) lookUp(dst []uint64, t thread, l *local, most int) (work int) {
 	left := b.p.left(t.pc, t.count, b.v.longest)
 	if l != nil { // no escape takes more rounds than furthest
 		left.least, left.most = min(left.least, l.furthest+1), min(left.most, l.furthest+1)
@@ -103,10 +106,18 @@ func (b *binding) lookUp(dst []uint64, t thread, l *local) (work int) {
 		setBits(dst, e.ids)
 		return 0
 	}
-	w := b.walk(t, l, left)
+	w := newWalker(b.p, b.v, most)
 	defer w.release()
-	setBits(dst, w.ids)
-	s.put(key, w.entry(t.frame), b.limit)
+	if l == nil {
+		w.subtree(0, []thread{t})
+	} else {
+		w.init = w.enter(w.init[:0], 0, returnFrom(t.frame))
+		w.afterEscapes(l, left, b.p.loopOf[t.pc] >= 0)
+	}
+	if !w.tired {
+		setBits(dst, w.ids)
+		s.put(key, w.entry(t.frame), b.limit)
+	}
 	return w.work
 }
 
@@ -121,18 +132,6 @@ func (s *shard) put(key maskKey, e maskEntry, limit int) {
 	s.entries[key] = e
 }
 
-// walk finds the tokens for lookUp. The caller releases the walker that has them.
-func (b *binding) walk(t thread, l *local, left rounds) *walker {
-	w := newWalker(b.p, b.v)
-	if l == nil {
-		w.subtree(0, []thread{t})
-	} else {
-		w.init = w.enter(w.init[:0], 0, returnFrom(t.frame))
-		w.afterEscapes(l, left, b.p.loopOf[t.pc] >= 0)
-	}
-	return w
-}
-
 // entry keeps what a walk from above stack has found.
 func (w *walker) entry(stack *frame) maskEntry {
 	e := maskEntry{stack: stack}
@@ -145,9 +144,10 @@ func (w *walker) entry(stack *frame) maskEntry {
 	return e
 }
 
-// local returns the local of a wide node, and the steps that it took. Those of
-// the prelude, and of loops like the one in the prelude, are the vocabulary's.
-func (b *binding) local(pc int32) (l *local, work int) {
+// local returns the local of a wide node, and the steps that it took; if those are
+// more than most, there is none. Those of the prelude, and of loops like the one in
+// the prelude, are the vocabulary's.
+func (b *binding) local(pc int32, most int) (l *local, work int) {
 	if pc < b.p.shared {
 		return b.v.shared[pc], 0
 	}
@@ -157,12 +157,18 @@ func (b *binding) local(pc int32) (l *local, work int) {
 	if l := (*b.locals.Load())[pc]; l != nil {
 		return l, 0
 	}
-	b.mu.Lock() // one walk serves all who wait for it
+	if most > unlimited/2 { // less what was spent
+		b.mu.Lock() // one walk serves all who wait for it
+	} else if !b.mu.TryLock() {
+		return nil, most + 1
+	}
 	defer b.mu.Unlock()
 	if l := (*b.locals.Load())[pc]; l != nil {
 		return l, 0
 	}
-	l = localWalk(b.p, b.v, pc)
+	if l = localWalk(b.p, b.v, pc, most); l == nil {
+		return nil, most + 1
+	}
 	next := map[int32]*local{pc: l}
 	if b.localBytes += l.size(); b.localBytes > b.localLimit {
 		b.localBytes = l.size()

@@ -16,6 +16,7 @@ type Matcher struct {
 	ended   bool    // the last token was an EOS
 	count   int     // tokens accepted and not undone; starts forgets old ones
 	work    int     // steps spent, less tokenWork per token
+	late    *late   // not nil while it goes on by itself: see Next
 
 	scratch [2][]thread
 }
@@ -28,7 +29,9 @@ func newMatcher(b *binding) *Matcher {
 	return m
 }
 
-func (m *Matcher) stepper() stepper { return stepper{p: m.b.p, longest: m.b.v.longest} }
+func (m *Matcher) stepper() stepper {
+	return stepper{p: m.b.p, longest: m.b.v.longest, most: unlimited}
+}
 
 func (m *Matcher) current() []thread { return m.threads[m.starts[len(m.starts)-1]:] }
 
@@ -37,19 +40,27 @@ func (m *Matcher) current() []thread { return m.threads[m.starts[len(m.starts)-1
 // EOS tokens are allowed if the text so far is complete. The mask is empty only
 // if the vocabulary has no token for a byte that must come: see
 // [Vocabulary.MissingBytes].
-func (m *Matcher) Mask(dst []uint64) {
+func (m *Matcher) Mask(dst []uint64) { m.mask(dst, unlimited) }
+
+// mask is Mask within most steps. It returns those that it took: if they are more,
+// some tokens may be missing, and nothing is booked.
+func (m *Matcher) mask(dst []uint64, most int) (work int) {
 	clear(dst)
 	complete := m.ended
 	limit := m.b.v.textWork()
 	for _, t := range m.current() {
 		complete = complete || t.pc == matchNode
-		if m.work <= limit { // else Accept ends the text
-			m.work += m.b.addMask(dst, t)
+		if m.work+work <= limit { // else Accept ends the text
+			if work += m.b.addMask(dst, t, most-work); work > most {
+				return work
+			}
 		}
 	}
 	if complete {
 		setBits(dst, m.b.v.eos)
 	}
+	m.work += work
+	return work
 }
 
 // complete reports whether the text may end here.
@@ -69,14 +80,16 @@ func (m *Matcher) Allowed(token int32) bool {
 	if !v.allowed[token] {
 		return false
 	}
-	set, _, _ := m.follow(v.tokens[token])
+	set, _, _ := m.follow(v.tokens[token], unlimited)
 	return len(set) > 0
 }
 
 // follow returns the threads after some bytes, in scratch memory, and the steps
-// that it took; over says that there are too many.
-func (m *Matcher) follow(text []byte) (set []thread, work int, over bool) {
+// that it took, of no use if they are more than most; over says that there are too
+// many threads.
+func (m *Matcher) follow(text []byte, most int) (set []thread, work int, over bool) {
 	s := m.stepper()
+	s.most = most
 	set = m.current()
 	for i, c := range text {
 		out := &m.scratch[i&1]
@@ -93,21 +106,37 @@ func (m *Matcher) follow(text []byte) (set []thread, work int, over bool) {
 // in too many ways at once, or that masks take too long, the error is an
 // [infer.Error] for the client.
 func (m *Matcher) Accept(token int32) error {
+	_, err := m.accept(token, unlimited)
+	return err
+}
+
+// accept is Accept within most steps. It returns those that it took: if they are
+// more, nothing has changed.
+func (m *Matcher) accept(token int32, most int) (work int, err error) {
 	v := m.b.v
 	switch {
 	case !v.exists(token):
-		return fmt.Errorf("grammar: token %d is not in the vocabulary of %d", token, len(v.tokens))
+		return 0, fmt.Errorf("grammar: token %d is not in the vocabulary of %d", token, len(v.tokens))
 	case v.isEOS[token]:
 		if !m.ended && !m.complete() {
-			return fmt.Errorf("grammar: token %d ends a text that is not complete", token)
+			return 0, fmt.Errorf("grammar: token %d ends a text that is not complete", token)
 		}
 		m.ended = true
 		m.push(nil)
-		return nil
+		return 0, nil
 	case m.ended || !v.allowed[token]:
-		return fmt.Errorf("grammar: token %d is not allowed here", token)
+		return 0, fmt.Errorf("grammar: token %d is not allowed here", token)
 	}
-	next, work, over := m.follow(v.tokens[token])
+	next, work, over := m.follow(v.tokens[token], most)
+	if work > most {
+		return work, nil
+	}
+	return work, m.moveOn(token, next, work, over)
+}
+
+// moveOn books what follow has found for a token.
+func (m *Matcher) moveOn(token int32, next []thread, work int, over bool) error {
+	v := m.b.v
 	if over {
 		return m.b.opts.invalid("", "it is too ambiguous: the text can be read in more ways at once than the limit of %d", maxThreads)
 	}
@@ -141,7 +170,12 @@ func (m *Matcher) push(state []thread) {
 }
 
 // NumAccepted returns the number of tokens accepted and not undone.
-func (m *Matcher) NumAccepted() int { return m.count }
+func (m *Matcher) NumAccepted() int {
+	if m.late != nil {
+		return m.late.count
+	}
+	return m.count
+}
 
 // Rollback undoes the last n accepted tokens. It panics if there are fewer, or
 // if n is more than [MaxRollback].

@@ -75,8 +75,10 @@ type stepper struct {
 	slab *slab
 	// over is set when threads had to be dropped: see maxThreads.
 	over bool
-	// work counts the threads moved and compared.
-	work int
+	// work counts the threads moved and compared. Beyond most the stepper is tired:
+	// it stops, and what it has found is of no use.
+	work, most int
+	tired      bool
 
 	// A local walk starts from base, a stand-in for any stack: its counter
 	// counts from 0 and no limit of a loop is checked; returning from it is an
@@ -151,7 +153,10 @@ func (s *stepper) step(out, in []thread, c byte) []thread {
 // enter appends the byte nodes that t reaches without a byte to set[start:].
 func (s *stepper) enter(set []thread, start int, t thread) []thread {
 	for {
-		s.work++
+		if s.work++; s.work > s.most {
+			s.tired = true
+			return set
+		}
 		reach := depthOf(t.frame) + s.p.need[t.pc]
 		if s.base != nil {
 			s.reach = max(s.reach, reach)

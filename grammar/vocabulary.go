@@ -67,7 +67,7 @@ func NewVocabulary(tokenBytes [][]byte, o VocabularyOptions) *Vocabulary {
 	v.shared = make([]*local, len(p.nodes))
 	for pc := range v.shared {
 		if p.wide[pc] {
-			v.shared[pc] = localWalk(p, v, int32(pc))
+			v.shared[pc] = localWalk(p, v, int32(pc), unlimited)
 		}
 	}
 	for _, l := range p.loops {

@@ -31,9 +31,10 @@ const maxPooledChunks = 64
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
-func newWalker(p *program, v *Vocabulary) *walker {
+// newWalker returns a walker that is tired after most steps.
+func newWalker(p *program, v *Vocabulary, most int) *walker {
 	w := walkers.Get().(*walker)
-	w.stepper = stepper{p: p, longest: v.longest, slab: &w.frames, escapes: w.escapes[:0]}
+	w.stepper = stepper{p: p, longest: v.longest, most: most, slab: &w.frames, escapes: w.escapes[:0]}
 	w.v, w.ids, w.rounds = v, w.ids[:0], w.rounds[:0]
 	w.limit = v.walkLimit()
 	return w
@@ -76,7 +77,7 @@ func (w *walker) subtree(top int32, init []thread) {
 func (w *walker) visit(first, end int32) {
 	trie := w.v.trie
 	above := trie[first].depth - 1
-	for i := first; i < end && (w.work < w.limit || len(w.ids) == 0); {
+	for i := first; i < end && !w.tired && (w.work < w.limit || len(w.ids) == 0); {
 		n := &trie[i]
 		d := int(n.depth - above)
 		from, to := w.off[d-1], w.off[d]
@@ -98,7 +99,10 @@ func (w *walker) visit(first, end int32) {
 
 // stepSet appends where sets[from:to] go with c.
 func (w *walker) stepSet(from, to int, c byte) {
-	w.work++
+	if w.work++; w.work > w.most {
+		w.tired = true
+		return
+	}
 	if to-from == 1 { // by far the most frequent case: inside a string
 		t := &w.sets[from]
 		next := w.p.nextOf(&w.p.nodes[t.pc], c)
@@ -183,12 +187,15 @@ type local struct {
 	work     int   // steps of the walk
 }
 
-// localWalk computes the local of node pc.
-func localWalk(p *program, v *Vocabulary, pc int32) *local {
-	w := newWalker(p, v)
+// localWalk computes the local of node pc, or returns nil after most steps.
+func localWalk(p *program, v *Vocabulary, pc int32, most int) *local {
+	w := newWalker(p, v, most)
 	defer w.release()
 	w.base = &frame{}
 	w.subtree(0, []thread{{w.base, pc, 0}})
+	if w.tired {
+		return nil
+	}
 	l := &local{bits: make([]uint64, v.MaskWords()), leaves: len(w.escapes) > 0, reach: w.reach, work: w.work}
 	setBits(l.bits, w.ids)
 	inLoop := p.loopOf[pc] >= 0

@@ -91,6 +91,9 @@ type SequenceResult struct {
 	PromptLogprobs []TokenLogprobs
 	// DraftTokenIDs are proposed to follow NewTokenIDs, at most NumProposals.
 	DraftTokenIDs []int32
+	// Deferred says that no token was drawn although Sample asked for one: the mask
+	// takes longer than a step may wait. The last of TokenIDs is to be computed again.
+	Deferred bool
 	// Err fails this sequence alone, for example when its logits are not finite.
 	Err error
 }

@@ -35,6 +35,7 @@ type drafting struct {
 
 // propose implements proposer.
 func (d *draftProposer) propose(plan *infer.StepPlan, res *infer.StepResult) error {
+	d.guide.begin()
 	d.catchUp(plan, res)
 	for {
 		if err := d.run(plan); err != nil {
@@ -91,14 +92,14 @@ func (d *draftProposer) run(plan *infer.StepPlan) error {
 		p := &plan.Sequences[s.seq]
 		d.params = *p.Params
 		d.params.NumLogprobs = -1
-		allowed, err := d.guide.allowed(p.Matcher, s.output, len(logits))
+		allowed, ok, err := d.guide.allowed(p.Matcher, s.output, len(logits))
 		token := int32(0)
-		if err == nil {
+		if ok && err == nil {
 			token, _, err = d.sampler.Sample(sampling.Row{
 				Logits: logits, Params: &d.params, Prompt: p.PromptTokenIDs, Output: s.output, Allowed: allowed,
 			})
 		}
-		if err != nil {
+		if !ok || err != nil {
 			s.want = 0 // a guess that cannot be made is no failure
 			return nil
 		}

@@ -74,3 +74,58 @@ func TestGrammarHoldsUnderSpeculation(t *testing.T) {
 		}
 	}
 }
+
+// heavyGrammars take long for their masks, as their patterns can be read in many ways.
+func heavyGrammars(t *testing.T, v *grammar.Vocabulary) (all []infer.Grammar) {
+	for _, pattern := range []string{`.{1,40}, .{1,40}, .{1,40}`, `(\w+ ?){1,30}(a|ab|b?c){0,20}`, `(.{0,30}[aeiou]){1,9}`, `([ -~]{1,3}){5,40}`} {
+		g, err := grammar.CompileRegex(pattern, grammar.Options{Param: "regex"})
+		require.NoError(t, err)
+		all = append(all, g.Over(v))
+	}
+	return all
+}
+
+// TestHeavyGrammarsWaitBesideTheSteps: masks that take long are found beside the steps.
+// Their sequences get the same tokens as ever, alone, in company, under speculation and
+// when their blocks are taken away; those of others get one in every step.
+func TestHeavyGrammarsWaitBesideTheSteps(t *testing.T) {
+	words := embeddedTokenizer(t)
+	g := readGolden(t)
+	v := grammar.VocabularyOf(words, words.VocabSize(), g.EOSTokenIDs)
+	var heavy []infer.Grammar
+	params := func(i int) *infer.SamplingParams {
+		p := greedy(-1)
+		p.Temperature, p.Seed, p.MaxTokens, p.EOSTokenIDs = 1, uint64(i), 48, g.EOSTokenIDs
+		if i%2 == 0 {
+			p.Grammar = heavy[i/2%len(heavy)]
+		}
+		return p
+	}
+	prompts := drawPrompts(rand.New(rand.NewPCG(7, 8)), 8, words.VocabSize())
+	var want []answer
+	for _, shape := range []struct {
+		method       string
+		seqs, blocks int
+	}{{"off", 1, 0}, {"off", 8, 150}, {"ngram", 8, 0}, {"draft", 8, 150}} {
+		e := newEngine(t, speculations()[shape.method], func(o *model.Options, c *scheduler.Config) {
+			o.MaxNumSeqs, c.MaxNumSeqs = shape.seqs, shape.seqs
+			if shape.blocks > 0 {
+				o.BlockSize, o.NumBlocksOverride, o.MaxModelLen = 1, shape.blocks, shape.blocks
+			}
+		})
+		heavy = heavyGrammars(t, v) // anew: nothing is known of their masks
+		got := e.run(t, prompts, params)
+		if want == nil {
+			want = got
+		}
+		for i := range want {
+			require.Equal(t, want[i].tokens, got[i].tokens, "%v: prompt %d", shape, i)
+			require.Equal(t, want[i].reason, got[i].reason, "%v: prompt %d", shape, i)
+		}
+		require.Positive(t, e.numDeferred, "%v: no mask was late", shape)
+		if shape.blocks > 0 {
+			require.Positive(t, e.numPreemptions, "nothing was preempted")
+		}
+		t.Logf("%v: %d steps for %d tokens, %d rows without one", shape, e.numSteps, e.numTokens, e.numDeferred)
+	}
+}

@@ -9,10 +9,12 @@ import "github.com/troupe-llm/troupe/infer"
 type ngramProposer struct {
 	min, max int // tokens that must agree, at least, and that are compared at most
 	history  []int32
+	guide    guide
 }
 
 // propose implements proposer.
 func (n *ngramProposer) propose(plan *infer.StepPlan, res *infer.StepResult) error {
+	n.guide.begin()
 	for i := range plan.Sequences {
 		p, r := &plan.Sequences[i], &res.Sequences[i]
 		if !wantsProposals(p, r) {
@@ -21,7 +23,10 @@ func (n *ngramProposer) propose(plan *infer.StepPlan, res *infer.StepResult) err
 		n.history = append(n.history[:0], p.PromptTokenIDs...)
 		n.history = append(n.history, outputBefore(p, 0)...)
 		n.history = append(n.history, r.NewTokenIDs...)
-		r.DraftTokenIDs = trim(p.Matcher, n.history[len(p.PromptTokenIDs):], lookup(n.history, n.min, n.max, p.NumProposals))
+		numOutput := len(n.history) - len(p.PromptTokenIDs)
+		drafts := lookup(n.history, n.min, n.max, p.NumProposals)
+		n.history = append(n.history, drafts...)
+		r.DraftTokenIDs = drafts[:n.guide.trim(p.Matcher, n.history[len(p.PromptTokenIDs):], numOutput)]
 	}
 	return nil
 }

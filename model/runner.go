@@ -35,7 +35,7 @@ var (
 
 func newRunner(m *Model, own *room, p proposer) *Runner {
 	r := &Runner{spec: m.Spec(), maxTokens: m.maxTokens, jobs: make(chan job, 1), done: make(chan struct{})}
-	go r.loop(&step{pass: pass{model: m, room: own}, sampler: m.newSampler(), proposer: p})
+	go r.loop(&step{pass: pass{model: m, room: own}, sampler: m.newSampler(), guide: newGuide(), proposer: p})
 	return r
 }
 

@@ -40,6 +40,7 @@ type engine struct {
 	numSteps, numTokens                      int
 	numDrafts, numDraftTokens, numAccepted   int
 	numPreemptions, numCached, longestOutput int
+	numDeferred                              int // rows without a token because of their masks
 }
 
 func newEngine(t testing.TB, s *model.Speculation, change func(*model.Options, *scheduler.Config)) *engine {
@@ -89,6 +90,11 @@ func (e *engine) run(t testing.TB, prompts [][]int32, params func(i int) *infer.
 		e.numSteps++
 		res, err := launch(e.runner, plan)
 		require.NoError(t, err)
+		for i := range res.Sequences {
+			if res.Sequences[i].Deferred {
+				e.numDeferred++
+			}
+		}
 		for _, out := range e.sched.Commit(res) {
 			a := &answers[out.Seq.Tag.(int)]
 			require.NoError(t, out.Err)

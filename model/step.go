@@ -64,6 +64,7 @@ func (s *step) execute(plan *infer.StepPlan) (res *infer.StepResult, err error) 
 	if err := s.readLogits(plan, res); err != nil {
 		return nil, err
 	}
+	s.awaitMask(res)
 	if s.proposer != nil {
 		if err := s.proposer.propose(plan, res); err != nil {
 			return nil, fmt.Errorf("model: step %d: draft: %w", plan.StepID, err)
@@ -113,6 +114,7 @@ func (s *step) prepare(plan *infer.StepPlan, res *infer.StepResult) error {
 		}
 	}
 	s.queries.TokenIDs, s.queries.Positions, s.queries.SlotMapping = b.TokenIDs, b.Positions, b.SlotMapping
+	s.guide.begin()
 	s.tokens = make([]int32, 0, samples)
 	s.logprobs = nil
 	if withLogprobs > 0 {
@@ -245,9 +247,13 @@ func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence
 		return nil
 	}
 	output := outputBefore(p, int(r.draft))
-	allowed, guideErr := s.guide.allowed(p.Matcher, output, s.model.config.VocabSize)
-	if guideErr != nil {
+	allowed, ok, guideErr := s.guide.allowed(p.Matcher, output, s.model.config.VocabSize)
+	switch {
+	case guideErr != nil:
 		res.Err = guideErr
+		return nil
+	case !ok: // behind an accepted draft the step has given a token already
+		res.Deferred = r.draft == 0
 		return nil
 	}
 	token, lp, sampleErr := s.sampler.Sample(sampling.Row{
@@ -267,6 +273,17 @@ func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence
 		res.Logprobs = s.logprobs[n-len(res.Logprobs)-1 : n : n]
 	}
 	return nil
+}
+
+// awaitMask waits for a late mask if all sequences of the step do: the next step would
+// be for nothing.
+func (s *step) awaitMask(res *infer.StepResult) {
+	for i := range res.Sequences {
+		if !res.Sequences[i].Deferred {
+			return
+		}
+	}
+	<-s.guide.late
 }
 
 // describe reports a prompt token's log-probability.

@@ -89,6 +89,10 @@ func (s *Scheduler) commitSequence(seq *Sequence, res *infer.SequenceResult, out
 	}
 	accepted := max(len(res.NewTokenIDs)-1, 0)
 	seq.numComputed += n - numDrafts + accepted
+	if res.Deferred { // its last token is computed again, its drafts are lost
+		seq.numComputed--
+		seq.numDrafts, numDrafts = 0, 0
+	}
 	s.settleDrafts(seq, accepted)
 	seq.chunked = seq.remaining() > 0
 	s.cache.Commit(&seq.table, seq.tokens[:seq.numComputed])
@@ -107,6 +111,9 @@ func checkTokens(seq *Sequence, end int, res *infer.SequenceResult) error {
 	low, high := 0, 0
 	if end == len(seq.tokens)+seq.numDrafts && seq.Params.MaxTokens > 0 {
 		low, high = 1, 1+seq.numDrafts
+		if res.Deferred {
+			low, high = 0, 0
+		}
 	}
 	if n := len(res.NewTokenIDs); n < low || n > high {
 		return fmt.Errorf("scheduler: sequence %d got %d tokens from a step, wanted %d to %d", seq.ID, n, low, high)

@@ -38,6 +38,7 @@ func TestRandomSchedules(t *testing.T) {
 			}
 			return right
 		}
+		m.defers = func() bool { return rapid.IntRange(0, 9).Draw(t, "defer") == 9 }
 		fail := func() bool { return rapid.IntRange(0, 39).Draw(t, "fail") == 39 }
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) { m.add(drawSequence(t)) },

@@ -50,6 +50,7 @@ type simulation struct {
 	s      *scheduler.Scheduler
 	memory []slot
 	guess  func(right int32) int32 // what the draft model proposes where right would be right
+	defers func() bool             // a token is not drawn when it was asked for; nil = it always is
 
 	draftMemory []slot
 	entries     []*entry
@@ -243,6 +244,9 @@ func (m *simulation) commit(fail func() bool) {
 			r.Err = fmt.Errorf("row: %w", errInjected)
 		}
 		e.numDrafts, e.numAccepted = q.NumDraftTokens, max(len(r.NewTokenIDs)-1, 0)
+		if r.Deferred {
+			e.numDrafts = 0
+		}
 		if e.failed || e.abortAsked {
 			m.spoil(q, e.failed)
 		}
@@ -266,7 +270,10 @@ func (m *simulation) rows(q *infer.ScheduledSequence, e *entry) (r infer.Sequenc
 			r.PromptLogprobs = append(r.PromptLogprobs, infer.TokenLogprobs{Token: infer.TokenLogprob{TokenID: int32(pos)}})
 		}
 	}
-	if q.Sample {
+	switch {
+	case q.Sample && m.defers != nil && m.defers():
+		r.Deferred = true
+	case q.Sample:
 		m.verify(q, &r)
 	}
 	r.DraftTokenIDs = m.draft(q, r.NewTokenIDs, m.guess)

@@ -27,6 +27,8 @@ type DeviceOptions struct {
 	// BrokenResult have effects of their own, any other error fails the step, one
 	// with an *infer.SequenceFault in its chain by name.
 	Fault func(step int, plan *infer.StepPlan) error
+	// Defer says of a sequence that it has to wait for its mask. [never]
+	Defer func(seq *infer.ScheduledSequence) bool
 	// OpenFault is asked before each NewRunner, numbered from 1.
 	OpenFault func(attempt int) error
 	// Inline says per step that done is called before Launch returns. [never]

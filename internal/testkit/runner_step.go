@@ -60,6 +60,10 @@ func (r *Runner) sample(seq *infer.ScheduledSequence, res *infer.SequenceResult)
 	if !seq.Sample {
 		return
 	}
+	if d := r.device.options.Defer; d != nil && d(seq) {
+		res.Deferred = true
+		return
+	}
 	tokens := history(seq)
 	for end := len(tokens) - seq.NumDraftTokens; ; end++ {
 		before := tokens[:end]
