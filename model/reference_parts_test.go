@@ -116,6 +116,9 @@ func yarn(inverse []float64, theta, factor, original float64) []float64 {
 // mlp returns the MLP's output, or that of layer l's experts.
 func (o *reference) mlp(l int, h []float64) []float64 {
 	p := fmt.Sprintf("model.layers.%d.mlp.", l)
+	if o.is("Mixtral") {
+		p = fmt.Sprintf("model.layers.%d.block_sparse_moe.", l)
+	}
 	if o.weight(p+"gate.weight") == nil {
 		return o.gated(p, h)
 	}
@@ -141,7 +144,10 @@ func (o *reference) mlp(l int, h []float64) []float64 {
 
 func (o *reference) gated(p string, h []float64) []float64 {
 	var gate, up []float64
-	if o.is("Phi3") {
+	down := "down_proj"
+	if o.is("Mixtral") {
+		gate, up, down = o.linear(p+"w1", h), o.linear(p+"w3", h), "w2"
+	} else if o.is("Phi3") {
 		both := o.linear(p+"gate_up_proj", h)
 		gate, up = both[:len(both)/2], both[len(both)/2:]
 	} else {
@@ -154,5 +160,5 @@ func (o *reference) gated(p string, h []float64) []float64 {
 			gate[i] = g / (1 + math.Exp(-g)) * up[i]
 		}
 	}
-	return o.linear(p+"down_proj", gate)
+	return o.linear(p+down, gate)
 }

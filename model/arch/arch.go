@@ -49,7 +49,7 @@ type GGUF struct {
 
 // all lists what is supported, in the order of messages.
 var all = []*Architecture{
-	&llama, &mistral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &phi3, &smolLM3,
+	&llama, &mistral, &mixtral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &phi3, &smolLM3,
 }
 
 // ByGGUF returns the architecture of a GGUF file, nil if it is not supported.

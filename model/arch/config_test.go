@@ -97,8 +97,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		members map[string]any
 		want    string
 	}{
-		{map[string]any{"architectures": nil}, "architectures is missing; supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM"},
-		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}}, `architectures ["GPT2LMHeadModel"] is not supported; supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM`},
+		{map[string]any{"architectures": nil}, "architectures is missing; supported: LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM"},
+		{map[string]any{"architectures": []any{"GPT2LMHeadModel"}}, `architectures ["GPT2LMHeadModel"] is not supported; supported: LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM`},
 		{map[string]any{"architectures": "LlamaForCausalLM"}, `it must be a list of strings`},
 		{map[string]any{"hidden_size": nil}, "hidden_size is missing; it must be an integer from 1 to 131072"},
 		{map[string]any{"hidden_size": "2048"}, `hidden_size is "2048"; it must be an integer`},

@@ -16,6 +16,9 @@ var released = map[string]map[string]any{
 	"mistral 7B v0.1": {"architectures": []any{"MistralForCausalLM"}, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
 		"max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
 		"rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000},
+	"mixtral 8x7B": {"architectures": []any{"MixtralForCausalLM"}, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+		"max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+		"num_local_experts": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": nil, "tie_word_embeddings": false, "vocab_size": 32000},
 	"qwen2.5 7B": {"architectures": []any{"Qwen2ForCausalLM"}, "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
 		"max_position_embeddings": 32768, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
 		"rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 152064},
@@ -50,6 +53,11 @@ func TestReleasedModels(t *testing.T) {
 	checks := map[string]func(t *testing.T, c arch.Config){
 		"mistral 7B v0.1": func(t *testing.T, c arch.Config) {
 			require.Equal(t, slices.Repeat([]arch.Layer{{Sliding: true, Window: 4096}}, 32), c.Layers)
+		},
+		"mixtral 8x7B": func(t *testing.T, c arch.Config) {
+			require.Equal(t, arch.Experts{Num: 8, PerToken: 2, IntermediateSize: 14336, Normalize: true}, c.Experts)
+			require.Equal(t, slices.Repeat([]arch.Layer{{Sliding: true, Sparse: true}}, 32), c.Layers)
+			require.Equal(t, "model.layers.7.block_sparse_moe.experts.3.w3", c.Tensors.OfExpert(7, 3, c.Tensors.ExpertUp))
 		},
 		"qwen2.5 7B": func(t *testing.T, c arch.Config) {
 			require.True(t, c.QKVBias)
@@ -126,6 +134,8 @@ func TestFamiliesRefuse(t *testing.T) {
 		{"gemma 3 1B", map[string]any{"rope_local_base_freq": "fast"}, `rope_local_base_freq is "fast"; it must be a number`},
 		{"qwen2.5 7B", map[string]any{"use_sliding_window": true, "max_window_layers": -3}, "max_window_layers is -3;"},
 		{"qwen2.5 7B", map[string]any{"use_sliding_window": 1}, "use_sliding_window is 1; it must be true or false"},
+		{"mixtral 8x7B", map[string]any{"num_local_experts": 0}, "num_local_experts is 0; it must be an integer from 1 to 1024"},
+		{"mixtral 8x7B", map[string]any{"hidden_act": "gelu_pytorch_tanh"}, "hidden_act is not supported with experts; supported: silu"},
 		{"qwen3 30B A3B", map[string]any{"num_experts": nil}, "num_experts is missing"},
 		{"qwen3 30B A3B", map[string]any{"num_experts": 1 << 30}, "num_experts is 1073741824;"},
 		{"qwen3 30B A3B", map[string]any{"num_experts": 1024, "num_hidden_layers": 100}, "num_experts is 1024, in 100 layers; there may be at most 65536 experts"},

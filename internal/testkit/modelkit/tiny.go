@@ -30,6 +30,7 @@ var tinyMembers = map[string]map[string]any{
 	"LlamaForCausalLM": {"rope_scaling": map[string]any{
 		"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}},
 	"MistralForCausalLM": {"sliding_window": 7},
+	"MixtralForCausalLM": {"sliding_window": nil, "num_local_experts": tinyExperts, "num_experts_per_tok": 3, "intermediate_size": tinyExpertIntermediate},
 	"Qwen2ForCausalLM": {"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2,
 		"rope_scaling": map[string]any{"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24}},
 	"Qwen3ForCausalLM": {"use_sliding_window": false, "sliding_window": 5, "attention_bias": false},
@@ -144,6 +145,14 @@ func (w *weightMaker) mlp(l int) {
 	case w.is("Phi3"):
 		w.matrix("mlp.gate_up_proj", 2*tinyIntermediate, tinyHidden)
 		w.matrix("mlp.down_proj", tinyHidden, tinyIntermediate)
+	case w.is("Mixtral"):
+		w.matrix("block_sparse_moe.gate", tinyExperts, tinyHidden)
+		for e := range tinyExperts {
+			p := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
+			w.matrix(p+"w1", tinyExpertIntermediate, tinyHidden)
+			w.matrix(p+"w2", tinyHidden, tinyExpertIntermediate)
+			w.matrix(p+"w3", tinyExpertIntermediate, tinyHidden)
+		}
 	case w.is("Qwen3Moe") && l != 1:
 		w.matrix("mlp.gate", tinyExperts, tinyHidden)
 		for e := range tinyExperts {
