@@ -45,7 +45,8 @@ type entry struct {
 	pid     *actor.PID
 	stamps  infer.Stamps
 	place   *place
-	crashes Crashes // as in AddSequence; zero again after a token
+	crashes Crashes          // as in AddSequence; zero again after a token
+	account *metrics.Account // nil = nobody asks where its time goes
 
 	// What the sequence has been told: its first token's stamp, and preemptions.
 	toldFirstToken     bool
@@ -102,7 +103,7 @@ const maxGathering = 5 * time.Millisecond
 
 func (b *BatcherActor) add(c actor.Context, m *AddSequence) {
 	b.adding = m
-	e := &entry{id: m.SeqID, pid: m.ReplyTo, stamps: m.Stamps, place: m.place, crashes: m.Crashes}
+	e := &entry{id: m.SeqID, pid: m.ReplyTo, stamps: m.Stamps, place: m.place, crashes: m.Crashes, account: openAccount(m)}
 	err := b.device.scheduler.Add(scheduler.NewSequence(scheduler.SequenceOptions{
 		ID:                    m.SeqID,
 		Prompt:                m.PromptTokenIDs,
@@ -219,6 +220,7 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 		return
 	}
 	lone := b.aloneInFlight()
+	b.keepAccounts(m.EndedAt)
 	outputs := b.device.scheduler.Commit(m.Result)
 	b.inFlight = nil
 	if b.env.onCommit != nil {
@@ -317,13 +319,15 @@ func (b *BatcherActor) clearSuspicion(e *entry) {
 // its last.
 func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delivery {
 	e := out.Seq.Tag.(*entry)
+	stalled, lapse := e.lapsed()
 	*m = SequenceOutput{
 		Epoch:           b.epoch,
 		NewTokenIDs:     out.NewTokenIDs,
 		NumOutputTokens: out.NumOutputTokens,
 		LastToken:       e.stamps.LastToken,
 		FinishReason:    out.FinishReason,
-		Details:         e.details(out),
+		Stalled:         stalled,
+		Details:         e.details(out, lapse),
 	}
 	if out.FinishReason != infer.FinishNone {
 		delete(b.sequences, e.id)
@@ -332,17 +336,18 @@ func (b *BatcherActor) delivery(m *SequenceOutput, out *scheduler.Output) delive
 }
 
 // details returns nil if the sequence knows all but the tokens.
-func (e *entry) details(out *scheduler.Output) *OutputDetails {
+func (e *entry) details(out *scheduler.Output, lapse *metrics.Lapse) *OutputDetails {
 	numPreemptions := out.Seq.NumPreemptions()
 	if e.toldFirstToken && e.toldNumPreemptions == numPreemptions && out.FinishReason == infer.FinishNone &&
-		len(out.Logprobs) == 0 && len(out.PromptLogprobs) == 0 && out.NumDraftTokens == 0 {
+		len(out.Logprobs) == 0 && len(out.PromptLogprobs) == 0 && out.NumDraftTokens == 0 && lapse == nil {
 		return nil
 	}
 	e.toldFirstToken, e.toldNumPreemptions = e.stamps.FirstToken != 0, numPreemptions
 	return &OutputDetails{
-		Stamps: e.stamps, NumCachedTokens: out.NumCachedTokens, NumPreemptions: numPreemptions, Err: infer.AsError(out.Err),
+		Stamps: e.stamps, NumCachedTokens: int32(out.NumCachedTokens), NumPreemptions: int32(numPreemptions), Err: infer.AsError(out.Err),
 		Logprobs: out.Logprobs, PromptLogprobs: out.PromptLogprobs,
 		NumDraftTokens: out.NumDraftTokens, NumAcceptedTokens: out.NumAcceptedTokens, StopReason: out.StopReason,
+		Lapse: lapse,
 	}
 }
 

@@ -151,7 +151,7 @@ func TestPreemption(t *testing.T) {
 		for _, out := range testkit.TakeOf[*SequenceOutput](w.recorder) {
 			require.NotEqual(t, infer.FinishError, out.FinishReason)
 			if out.FinishReason != infer.FinishNone {
-				preemptions[uint64(len(preemptions))] = out.Details.NumPreemptions
+				preemptions[uint64(len(preemptions))] = int(out.Details.NumPreemptions)
 			}
 		}
 	}

@@ -53,6 +53,8 @@ type Config struct {
 
 	Metrics           []*metrics.Engine // by batcher; nil = no series (--disable-log-stats)
 	PerRequestMetrics bool              // Final.Metrics has the times where attributable
+	PerChoiceMetrics  bool              // Final.ChoiceMetrics has them where a request is several sequences
+	MetricsBreakdown  bool              // and with the times, where the wall time went
 	SpecLevel         metrics.SpecLevel // what Final.Metrics has of speculative decoding
 	Clock             func() int64      // nanoseconds, monotonic, > 0; nil = infer.Now
 	Logger            *slog.Logger      // nil = nothing is logged

@@ -26,13 +26,15 @@ func BenchmarkEngine(b *testing.B) {
 	})
 	b.Run("metrics=all", func(b *testing.B) {
 		benchEngine(b, func(c *actors.Config) {
-			c.PerRequestMetrics = true
+			c.PerRequestMetrics, c.PerChoiceMetrics, c.MetricsBreakdown = true, true, true
 			c.Metrics = []*metrics.Engine{metrics.NewEngine(prometheus.NewRegistry(), metrics.EngineOptions{ModelName: "null", Engine: "0", MaxModelLen: 1 << 20})}
 		})
 	})
 }
 
-func benchEngine(b *testing.B, change func(*actors.Config)) {
+// nullEngine starts an engine whose tokens cost nothing; it is closed with the test.
+func nullEngine(t testing.TB, change func(*actors.Config)) *actors.Engine {
+	t.Helper()
 	const maxModelLen, blockSize = 1 << 24, 1 << 12
 	c := actors.Config{
 		Tokenizer: testkit.Tokenizer(), Scheduler: testkit.SchedulerConfig(), Model: testkit.Model(),
@@ -44,9 +46,13 @@ func benchEngine(b *testing.B, change func(*actors.Config)) {
 	c.Scheduler.MaxNumSeqs, c.Scheduler.MaxNumBatchedTokens = benchStreams, 1<<14
 	change(&c)
 	e, err := actors.NewEngine(c)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, e.Close()) }()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
 
+func benchEngine(b *testing.B, change func(*actors.Config)) {
+	e := nullEngine(b, change)
 	perStream := b.N/benchStreams + 1
 	b.ReportAllocs()
 	b.ResetTimer()

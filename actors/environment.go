@@ -45,6 +45,8 @@ type environment struct {
 	health    *atomic.Int32
 
 	perRequestMetrics bool
+	perChoiceMetrics  bool
+	breakdown         bool
 	specLevel         metrics.SpecLevel
 	numSpecTokens     int // most draft tokens of a step; 0 = no speculation
 	streamInterval    int
@@ -76,6 +78,8 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		registry:          newRegistry(),
 		health:            new(atomic.Int32),
 		perRequestMetrics: c.PerRequestMetrics,
+		perChoiceMetrics:  c.PerChoiceMetrics,
+		breakdown:         c.MetricsBreakdown,
 		specLevel:         c.SpecLevel,
 		streamInterval:    c.StreamInterval,
 		stepTimeout:       c.StepTimeout,

@@ -33,7 +33,8 @@ type AddSequence struct {
 	Crashes           Crashes      // what speaks against it; may make it run alone
 	ReplyTo           *actor.PID
 
-	place *place // in the admission queue; left at the first selection
+	place   *place           // in the admission queue; left at the first selection
+	account *metrics.Account // the batcher's from now on, until it has answered; nil = none
 }
 
 // AbortSequence asks a batcher to forget a sequence. Sender: the sequence, when
@@ -61,7 +62,10 @@ type SequenceOutput struct {
 	// FinishReason other than FinishNone makes the output terminal: the batcher
 	// has forgotten the sequence.
 	FinishReason infer.FinishReason
-	Details      *OutputDetails // nil = nothing but tokens is new
+	// Stalled is the Lapse.StalledByPrefill since the last output, in nanoseconds; 0
+	// without an account. What does not fit is in the details.
+	Stalled uint32
+	Details *OutputDetails // nil = nothing but tokens is new
 }
 
 // OutputDetails is what most outputs do not have. It is apart since there is an
@@ -70,8 +74,8 @@ type SequenceOutput struct {
 type OutputDetails struct {
 	// The state of the sequence with this output.
 	Stamps          infer.Stamps
-	NumCachedTokens int
-	NumPreemptions  int
+	NumCachedTokens int32
+	NumPreemptions  int32
 
 	Err            *infer.Error          // with FinishError
 	Logprobs       []infer.TokenLogprobs // parallel to NewTokenIDs if asked for
@@ -79,6 +83,7 @@ type OutputDetails struct {
 	// NumDraftTokens were verified by the step, NumAcceptedTokens of them drawn.
 	NumDraftTokens, NumAcceptedTokens int
 	StopReason                        infer.StopReason
+	Lapse                             *metrics.Lapse // since the last output, beside Stalled; nil = none
 }
 
 var noDetails OutputDetails // never written to
@@ -132,6 +137,7 @@ type SequenceFinished struct {
 	NumRecoveries      int // batchers that died under it
 	Stamps             infer.Stamps
 	Speculation        *infer.SpeculativeDecoding // nil = not recorded
+	Breakdown          *infer.Breakdown           // nil = not recorded
 	Err                *infer.Error               // with FinishError
 }
 

@@ -27,6 +27,7 @@ type job struct {
 	stops           *sampling.Stops // nil without stop strings
 	parsing         *parsing        // nil = the output is text
 	numPromptTokens int             // each prompt once
+	grammarTime     int64           // nanoseconds that the grammar took; 0 without Config.MetricsBreakdown
 }
 
 // sequenceSpec describes one choice of one prompt.
@@ -58,7 +59,11 @@ func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.
 		return nil, infer.Errorf(infer.CodeInvalid, "n", "n times the number of prompts must be between 1 and %d, got %d * %d",
 			maxSequencesPerRequest, req.N, numPrompts)
 	}
-	params, err := e.resolveParams(ctx, req)
+	params, err := e.resolveParams(req)
+	if err != nil {
+		return nil, err
+	}
+	grammarTime, err := e.resolveGrammar(ctx, req, &params)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +72,7 @@ func (e *Engine) prepare(ctx context.Context, req *infer.Request) (*job, *infer.
 		return nil, err
 	}
 	j := newJob(req, params.Stop)
+	j.grammarTime = grammarTime
 	if j.parsing, err = e.parsing(req, prompts); err != nil {
 		return nil, err
 	}
@@ -307,9 +313,9 @@ func (e *Engine) template(in *infer.ChatInput) (*chat.Template, *infer.Error) {
 	}
 }
 
-// resolveParams completes the request's sampling parameters with what only the
-// engine knows, and checks them against the vocabulary.
-func (e *Engine) resolveParams(ctx context.Context, req *infer.Request) (infer.SamplingParams, *infer.Error) {
+// resolveParams completes the request's sampling parameters, but for the grammar, with
+// what only the engine knows, and checks them against the vocabulary.
+func (e *Engine) resolveParams(req *infer.Request) (infer.SamplingParams, *infer.Error) {
 	params := req.Sampling
 	vocab := e.config.Model.VocabSize
 	params.EOSTokenIDs = e.config.EOSTokenIDs
@@ -325,11 +331,20 @@ func (e *Engine) resolveParams(ctx context.Context, req *infer.Request) (infer.S
 			return params, err
 		}
 	}
-	var err *infer.Error
+	return params, nil
+}
+
+// resolveGrammar compiles the form that the output must have, and returns how long
+// that took, in nanoseconds, if anybody asks.
+func (e *Engine) resolveGrammar(ctx context.Context, req *infer.Request, params *infer.SamplingParams) (took int64, err *infer.Error) {
+	if e.config.MetricsBreakdown && (req.Structured != nil || req.Tools != nil) {
+		began := e.config.Clock()
+		defer func() { took = e.config.Clock() - began }()
+	}
 	if params.Grammar, err = e.grammar(ctx, req); params.Grammar != nil {
 		params.IgnoreEOS = false // a text that is complete can do nothing but end
 	}
-	return params, err
+	return 0, err
 }
 
 func (e *Engine) checkLogprobs(param string, n int) *infer.Error {

@@ -183,14 +183,31 @@ func (r *RequestActor) final() *infer.Final {
 	if final.Err == nil {
 		final.Err = cancelError(r.cancelled)
 	}
-	if len(r.choices) == 1 && final.Err == nil {
+	switch {
+	case final.Err != nil:
+	case len(r.choices) == 1:
 		final.Metrics = r.attributable(&r.choices[0])
+	case r.env.perChoiceMetrics:
+		final.ChoiceMetrics = r.ofChoices()
 	}
 	return final
 }
 
-// attributable returns what is reported of a request that is one sequence: times
-// and speculation, each if it is on; nil if neither is.
+// ofChoices returns what is reported of each choice, nil if nothing is.
+func (r *RequestActor) ofChoices() []infer.RequestMetrics {
+	all := make([]infer.RequestMetrics, len(r.choices))
+	for i := range r.choices {
+		m := r.attributable(&r.choices[i])
+		if m == nil {
+			return nil
+		}
+		all[i] = *m
+	}
+	return all
+}
+
+// attributable returns what is reported of one sequence: times and speculation, each
+// if it is on; nil if neither is.
 func (r *RequestActor) attributable(choice *SequenceFinished) *infer.RequestMetrics {
 	if !r.env.perRequestMetrics && choice.Speculation == nil {
 		return nil
@@ -198,6 +215,7 @@ func (r *RequestActor) attributable(choice *SequenceFinished) *infer.RequestMetr
 	var m infer.RequestMetrics
 	if r.env.perRequestMetrics {
 		m = metrics.PerRequest(choice.Stamps, choice.NumTokens)
+		m.Breakdown = choice.Breakdown
 	}
 	m.SpeculativeDecoding = choice.Speculation
 	return &m

@@ -44,6 +44,7 @@ type SequenceActor struct {
 	preemptions    int          // the present batcher's
 
 	speculation    *metrics.SpecRecorder // nil = off
+	breakdown      *breakdown            // nil = off
 	transcript     *transcript
 	promptLogprobs []infer.TokenLogprobs // of positions 1 …
 	sentPrompt     bool
@@ -54,8 +55,8 @@ func newSequenceActor(env *environment, j *job, spec *sequenceSpec) *SequenceAct
 	s := &SequenceActor{
 		env: env, request: j.request, spec: spec, stream: j.stream,
 		batcher: spec.batcher, metrics: env.metrics(0),
-		speculation: metrics.NewSpecRecorder(env.specLevel, env.numSpecTokens),
-		transcript:  newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
+		speculation: metrics.NewSpecRecorder(env.specLevel, env.numSpecTokens), breakdown: newBreakdown(env, j),
+		transcript: newTranscript(env.tokenizer, spec.params, j.stops, cmp.Or(j.request.StreamInterval, env.streamInterval)),
 	}
 	if j.parsing != nil {
 		parser, err := j.parsing.newParser()
@@ -131,6 +132,7 @@ func (s *SequenceActor) submit(c actor.Context) {
 		Crashes:           s.crashes,
 		ReplyTo:           c.Self(),
 		place:             s.spec.place,
+		account:           s.breakdown.handOut(),
 	})
 }
 
@@ -221,14 +223,15 @@ func (s *SequenceActor) output(c actor.Context, m *SequenceOutput) {
 
 // note takes what an output knows beside tokens.
 func (s *SequenceActor) note(m *SequenceOutput) {
+	s.breakdown.note(m)
 	s.stamps.LastToken = m.LastToken
 	d := m.Details
 	if d == nil {
 		return
 	}
-	s.stamps, s.preemptions = d.Stamps, d.NumPreemptions
+	s.stamps, s.preemptions = d.Stamps, int(d.NumPreemptions)
 	if len(s.tokenIDs) == 0 {
-		s.numCached = d.NumCachedTokens
+		s.numCached = int(d.NumCachedTokens)
 		s.spec.live.numCached.Store(int64(s.numCached))
 	}
 }
@@ -325,7 +328,7 @@ func (s *SequenceActor) finish(c actor.Context, reason infer.FinishReason, err *
 	c.Send(c.Parent(), &SequenceFinished{
 		Index: s.spec.index, FinishReason: reason, NumTokens: s.transcript.numTokens,
 		NumCachedTokens: s.numCached, NumReasoningTokens: s.transcript.numThoughts(), NumRecoveries: s.recoveries, Stamps: s.stamps,
-		Speculation: s.speculation.Result(), Err: err,
+		Speculation: s.speculation.Result(), Breakdown: s.breakdown.result(s), Err: err,
 	})
 	if s.owed {
 		c.Send(s.batcher.PID, &AbortSequence{SeqID: s.spec.id})

@@ -52,7 +52,9 @@ func (s *SequenceActor) flush(c actor.Context) {
 // before, 0 if this is the first.
 func (s *SequenceActor) observeTokens(last int64) {
 	if last != 0 {
-		s.run.gaps = append(s.run.gaps, s.stamps.LastToken-last)
+		gap := s.stamps.LastToken - last
+		s.run.gaps = append(s.run.gaps, gap)
+		s.breakdown.observeGap(gap)
 		return
 	}
 	s.countPrompt()

@@ -25,6 +25,7 @@ type RequestMetrics struct {
 	TokensPerSecond    NullFloat
 
 	SpeculativeDecoding *SpeculativeDecoding // nil = off, or not attributable to one sequence
+	Breakdown           *Breakdown           // nil = off
 }
 
 // SpeculativeDecoding says how the draft tokens of one sequence fared. A step is

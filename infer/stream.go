@@ -117,6 +117,9 @@ type Final struct {
 	// through; with several sequences, the most that one of them did.
 	NumRecoveries int
 	Metrics       *RequestMetrics // nil = suppressed (several sequences) or feature off
+	// ChoiceMetrics are those of each choice, by Delta.Index, where Metrics is
+	// suppressed; nil = feature off, or one sequence.
+	ChoiceMetrics []RequestMetrics
 	// Err is set if the request failed or was cancelled by the server; the
 	// deltas so far stand, but no finish reason followed.
 	Err *Error

@@ -169,3 +169,7 @@ func (s *Scheduler) end(seq *Sequence, reason infer.FinishReason) Output {
 // Scheduled returns the sequences that the last Schedule selected for the first
 // time, preempted ones not again. The slice is reused by the next Schedule.
 func (s *Scheduler) Scheduled() []*Sequence { return s.first }
+
+// Aboard returns the sequences of the plan outstanding, in its order. The slice is the
+// scheduler's, and valid until Commit.
+func (s *Scheduler) Aboard() []*Sequence { return s.batch }
