@@ -160,6 +160,7 @@ func (e *events) write() []byte {
 			continue
 		}
 		e.ended = true
+		event.Final.StampWritten(infer.Now())
 		e.buf = e.writer.AppendFinal(e.buf, event.Final)
 		if err := event.Final.Err; err != nil { // the generator has logged it
 			e.exchange.streamError = err.Code

@@ -12,6 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+const headerServerTiming = "Server-Timing"
+
 // parse is openai.ParseChat or openai.ParseCompletion.
 type parse func([]byte, *openai.Profile, openai.Envelope) (*openai.Call, error)
 
@@ -112,6 +114,7 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 		NewID:     newID(),
 		RequestID: string(h.Peek(openai.HeaderRequestID)),
 		Priority:  string(h.Peek(openai.HeaderPriority)),
+		Metrics:   string(h.Peek(openai.HeaderMetrics)),
 		Created:   time.Now().Unix(),
 		Arrival:   infer.Now(),
 	}
@@ -191,6 +194,10 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) (er
 				held.release()
 				refuse(ctx, final.Err) // the generator has logged it
 				return nil
+			}
+			final.StampWritten(infer.Now())
+			if req.Reply.ServerTiming && final.Metrics != nil {
+				ctx.Response.Header.SetBytesV(headerServerTiming, openai.AppendServerTiming(nil, final.Metrics))
 			}
 			held.write(ctx, collector.AppendBody(held.buffer(), final))
 			return nil

@@ -22,8 +22,12 @@ const (
 	logprobBytes     = 48
 	logprobJSONBytes = 80
 	jsonPerTextByte  = 6
-	tokenIDBytes     = 12  // in memory and as JSON
-	callBytes        = 256 // of a call without its arguments, in memory and as JSON
+	tokenIDBytes     = 12 // in memory and as JSON
+	// choiceMetricsBytes is the JSON of a choice's metrics with all that may be in it but
+	// the counts of each step with drafts.
+	choiceMetricsBytes = 1 << 10
+
+	callBytes = 256 // of a call without its arguments, in memory and as JSON
 )
 
 // responseCopies is how often a streamed response repeats its output at its end: in
@@ -47,6 +51,9 @@ func (h *held) addDelta(d *infer.Delta) error {
 	h.json += len(d.Text) + len(d.Text)/4 + tokenIDBytes*len(d.TokenIDs)
 	h.size += 2 * len(d.Text)
 	h.addLogprobs(d.Logprobs)
+	if d.FinishReason != infer.FinishNone && h.server.opts.PerChoiceMetrics {
+		h.json += choiceMetricsBytes
+	}
 	if d.Parsed != nil {
 		h.addCalls(d.Parsed.Pieces)
 	}

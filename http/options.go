@@ -39,6 +39,10 @@ type Options struct {
 
 	PerRequestMetrics      bool // `metrics` in responses, with times
 	SpecDecodeMetrics      bool // `metrics` in responses, with what became of draft tokens
+	PerChoiceMetrics       bool // each choice has those where there are several
+	OmitMetricsObject      bool // no `metrics` all the same: times are written in others' words only
+	LlamaServerTimings     bool // `timings`, the times as llama-server has them
+	GroqUsageTimes         bool // times in `usage`, as Groq has them
 	ForceIncludeUsage      bool // usage on every chunk and a usage chunk, whatever the client asked
 	PromptTokensDetails    bool // cached_tokens in usage
 	RequestIDHeaders       bool // X-Request-Id on every response
@@ -170,6 +174,10 @@ func (o *Options) profile() openai.Profile {
 		SystemFingerprint:      fingerprint,
 		PerRequestMetrics:      o.PerRequestMetrics,
 		SpecDecodeMetrics:      o.SpecDecodeMetrics,
+		PerChoiceMetrics:       o.PerChoiceMetrics,
+		OmitMetricsObject:      o.OmitMetricsObject,
+		LlamaServerTimings:     o.LlamaServerTimings,
+		GroqUsageTimes:         o.GroqUsageTimes,
 		ForceIncludeUsage:      o.ForceIncludeUsage,
 		PromptTokensDetails:    o.PromptTokensDetails,
 		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,

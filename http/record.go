@@ -93,6 +93,7 @@ func (e *entry) finished(f *infer.Final, status int) {
 		e.Status = status
 	}
 	if f.Metrics != nil && e.ledger.isRead() {
+		f.StampWritten(infer.Now())
 		e.Metrics = openai.AppendMetrics(nil, f.Metrics)
 	}
 	e.end()

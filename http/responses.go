@@ -163,6 +163,7 @@ func (k *keeper) finish(f *infer.Final) {
 		full.FinishReason, full.Err = infer.FinishError, infer.Errorf(infer.CodeInvalid, "max_output_tokens", "The response has grown beyond what is kept: ask for fewer tokens (max_output_tokens)")
 		f = &full
 	}
+	f.StampWritten(infer.Now())
 	end := responseEnd{body: k.body.AppendBody(nil, f)}
 	if f.Err == nil && f.FinishReason != infer.FinishAbort {
 		end.messages = k.body.Conversation()

@@ -68,17 +68,17 @@ func (c *Collector) AppendBody(dst []byte, f *infer.Final) []byte {
 		} else {
 			dst = c.appendText(dst, &c.choices[i])
 		}
-		dst = append(dst, '}')
+		dst = append(r.appendChoiceMetrics(dst, f, i), '}')
 	}
 	dst = append(dst, `],"service_tier":null`...)
 	dst = r.appendFingerprint(dst, writeNulls)
-	dst = r.appendUsage(append(dst, `,"usage":`...), f.Usage, writeNulls)
+	dst = r.appendUsage(append(dst, `,"usage":`...), f, writeNulls)
 	if r.chat {
 		dst = c.appendPromptFields(dst, c.choices[0].prompt)
 		dst = append(dst, `,"prompt_text":null`...)
 	}
 	dst = append(dst, `,"kv_transfer_params":null`...)
-	return append(r.appendMetricsField(dst, f.Metrics), '}')
+	return append(r.appendTimings(r.appendMetricsField(dst, f.Metrics), f), '}')
 }
 
 // appendMessage appends a chat choice's members.

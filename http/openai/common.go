@@ -73,12 +73,16 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 		Created:             e.Created,
 		SystemFingerprint:   p.SystemFingerprint,
 		PromptTokensDetails: p.PromptTokensDetails,
-		Metrics:             p.PerRequestMetrics || p.SpecDecodeMetrics,
+		Metrics:             p.metricsObject(),
 		NoTimes:             !p.PerRequestMetrics,
+		PerChoiceMetrics:    p.PerChoiceMetrics,
+		LlamaServerTimings:  p.LlamaServerTimings,
+		GroqUsageTimes:      p.GroqUsageTimes,
 	}}
 	p.checkModel(o)
 	c.Reply.ID = responseID(o, prefix, e)
 	p.usageMode(o, &c.Reply)
+	p.metricsPlaces(o, e.Metrics, &c.Reply)
 	o.refuseLater()
 	c.Request = &infer.Request{
 		ID:         c.Reply.ID,

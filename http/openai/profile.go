@@ -24,6 +24,10 @@ type Profile struct {
 	SystemFingerprint      string // "" = none
 	PerRequestMetrics      bool
 	SpecDecodeMetrics      bool
+	PerChoiceMetrics       bool // those of each choice, where the request as a whole has none
+	OmitMetricsObject      bool // times are not written in vLLM's words
+	LlamaServerTimings     bool // they are in llama-server's
+	GroqUsageTimes         bool // they are in Groq's
 	ForceIncludeUsage      bool
 	PromptTokensDetails    bool
 	ReturnTokensAsTokenIDs bool
@@ -45,6 +49,7 @@ type Envelope struct {
 	NewID     string // fresh id without prefix, used if the client names none
 	RequestID string // HeaderRequestID, "" if not sent
 	Priority  string // HeaderPriority, "" if not sent
+	Metrics   string // HeaderMetrics, "" if not sent
 	Created   int64  // unix seconds
 	Arrival   int64  // infer.Now() when the body had been read
 }
@@ -63,6 +68,12 @@ type Reply struct {
 	PromptTokensDetails bool
 	Metrics             bool // the object is on; the value may still be null
 	NoTimes             bool // its times are off
+	PerChoiceMetrics    bool // choices have objects of their own where there are several
+	LlamaServerTimings  bool // timings
+	GroqUsageTimes      bool // times in usage
+	ServerTiming        bool // a header Server-Timing
+	MetricsComment      bool // a comment at the end of a stream without usage
+	MetricsChunk        bool // a chunk for that
 
 	Logprobs         bool
 	PromptLogprobs   bool

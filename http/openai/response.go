@@ -29,9 +29,10 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 	o.refuseFromResponses()
 	c := &Call{Reply: Reply{
 		ID: responseID(o, "resp_", e), Model: p.Model.ServedNames[0], Created: e.Created, NumChoices: 1,
-		Stream: o.flag("stream", false), Metrics: p.PerRequestMetrics || p.SpecDecodeMetrics, NoTimes: !p.PerRequestMetrics,
+		Stream: o.flag("stream", false), Metrics: p.metricsObject(), NoTimes: !p.PerRequestMetrics,
 		TokensAsTokenIDs: o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs),
 	}}
+	p.metricsPlaces(o, e.Metrics, &c.Reply)
 	o.typed("stream_options", "an object") // include_obfuscation: nothing is padded
 	c.Request = &infer.Request{
 		ID: c.Reply.ID, Arrival: e.Arrival, N: 1,

@@ -211,16 +211,25 @@ func (s *Stream) appendCompletionLogprobs(dst []byte, d *infer.Delta, choice *ch
 	return l.appendJSON(dst)
 }
 
-// AppendFinal appends the end of the stream: usage if asked for, or the error.
+// AppendFinal appends the end of the stream: usage if asked for, else metrics if those
+// are, or the error.
 func (s *Stream) AppendFinal(dst []byte, f *infer.Final) []byte {
 	if f.Err != nil {
 		return s.appendError(dst, f.Err)
 	}
 	if s.reply.IncludeUsage {
 		dst = append(append(dst, s.head...), `],"usage":`...)
-		dst = s.reply.appendUsage(dst, f.Usage, omitNulls)
+		dst = s.reply.appendUsage(dst, f, omitNulls)
 		dst = s.reply.appendFingerprint(dst, omitNulls)
-		dst = append(s.reply.appendMetricsField(dst, f.Metrics), eventEnd...)
+		dst = append(s.reply.appendMetricsMembers(dst, f), eventEnd...)
+		return append(dst, done...)
+	}
+	if s.reply.MetricsChunk {
+		dst = append(append(dst, s.head...), ']')
+		dst = append(s.reply.appendMetricsMembers(dst, f), eventEnd...)
+	}
+	if s.reply.MetricsComment {
+		dst = s.reply.appendMetricsComment(dst, f)
 	}
 	return append(dst, done...)
 }

@@ -11,7 +11,8 @@ const (
 )
 
 // appendUsage appends the bill of a whole request.
-func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
+func (r *Reply) appendUsage(dst []byte, f *infer.Final, n nulls) []byte {
+	u := &f.Usage
 	dst = appendCounts(dst, u.NumPromptTokens, u.NumCompletionTokens)
 	switch {
 	case r.PromptTokensDetails:
@@ -28,7 +29,7 @@ func (r *Reply) appendUsage(dst []byte, u infer.Usage, n nulls) []byte {
 	case n == writeNulls:
 		dst = append(dst, `,"completion_tokens_details":null`...)
 	}
-	return append(dst, '}')
+	return append(r.appendGroqTimes(dst, f.Metrics), '}')
 }
 
 // appendRunningUsage appends one choice's counts so far, for a chunk.
@@ -46,7 +47,7 @@ func appendCounts(dst []byte, numPromptTokens, numCompletionTokens int) []byte {
 // appendMetricsField appends the metrics field with its leading comma: absent
 // when the flags are off, null when the request is not attributable to one
 // sequence, else all five values, null if unknown or not asked for, and, if that is
-// recorded, what became of draft tokens.
+// recorded, what became of draft tokens and where the wall time went.
 func (r *Reply) appendMetricsField(dst []byte, m *infer.RequestMetrics) []byte {
 	if !r.Metrics {
 		return dst
@@ -60,7 +61,8 @@ func (r *Reply) appendMetricsField(dst []byte, m *infer.RequestMetrics) []byte {
 	return AppendMetrics(append(dst, `,"metrics":`...), m)
 }
 
-// AppendMetrics appends the object of the five values, unknown ones as null.
+// AppendMetrics appends the object of the five values, unknown ones as null, and of what
+// else was recorded.
 func AppendMetrics(dst []byte, m *infer.RequestMetrics) []byte {
 	dst = append(dst, `{"time_to_first_token_ms":`...)
 	dst = appendNullFloat(dst, m.TimeToFirstTokenMs)
@@ -74,6 +76,9 @@ func AppendMetrics(dst []byte, m *infer.RequestMetrics) []byte {
 	dst = appendNullFloat(dst, m.TokensPerSecond)
 	if m.SpeculativeDecoding != nil {
 		dst = appendSpeculativeDecoding(append(dst, `,"speculative_decoding":`...), m.SpeculativeDecoding)
+	}
+	if m.Breakdown != nil {
+		dst = appendBreakdown(append(dst, `,"breakdown":`...), m.Breakdown)
 	}
 	return append(dst, '}')
 }
