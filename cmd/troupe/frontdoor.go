@@ -94,6 +94,8 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		ResponseStore: cfg.HTTP.EnableResponseStore || cfg.Env.ResponseStore,
 		Inspector:     inspector, FaultInjection: cfg.HTTP.EnableFaultInjection,
 		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, SpecDecodeMetrics: s.specLevel() != metrics.SpecNone,
+		PerChoiceMetrics: cfg.Metrics.EnablePerChoiceMetrics, OmitMetricsObject: !cfg.Metrics.Spells(config.SpellingVLLM),
+		LlamaServerTimings: cfg.Metrics.Spells(config.SpellingLlamaServer), GroqUsageTimes: cfg.Metrics.Spells(config.SpellingGroq),
 		ForceIncludeUsage:   cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,

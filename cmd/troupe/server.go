@@ -94,7 +94,8 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
 		},
 		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
-		Metrics: series, PerRequestMetrics: s.wantsTimes(), SpecLevel: s.specLevel(), Logger: s.log,
+		Metrics: series, PerRequestMetrics: s.wantsTimes(), PerChoiceMetrics: cfg.Metrics.EnablePerChoiceMetrics,
+		MetricsBreakdown: cfg.Metrics.EnableMetricsBreakdown, SpecLevel: s.specLevel(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
 	})

@@ -33,11 +33,54 @@ func (s *Serve) checkMetrics() error {
 	if s.Metrics.EnablePerRequestMetrics && s.Metrics.DisableLogStats {
 		return errors.New("--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
 	}
+	if err := s.checkTimes(); err != nil {
+		return err
+	}
 	speculation, err := s.Speculation()
 	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && speculation == nil && err == nil {
 		return fmt.Errorf("--per-request-spec-decode-metrics %s requires speculative decoding: set --speculative-config", level)
 	}
 	return err
+}
+
+// The spellings of --metrics-spelling.
+const (
+	SpellingVLLM        = "vllm"
+	SpellingLlamaServer = "llama-server"
+	SpellingGroq        = "groq"
+)
+
+// Spells reports whether times are written in the words of a server.
+func (f *MetricsFlags) Spells(name string) bool { return slices.Contains(f.MetricsSpelling, name) }
+
+// checkTimes checks the flags that add to the times of a request.
+func (s *Serve) checkTimes() error {
+	m := &s.Metrics
+	for _, name := range m.MetricsSpelling {
+		if known := []string{SpellingVLLM, SpellingLlamaServer, SpellingGroq}; !slices.Contains(known, name) {
+			return fmt.Errorf("--metrics-spelling: invalid spelling %q (choose from %s)", name, strings.Join(known, ", "))
+		}
+	}
+	if !m.EnablePerRequestMetrics && !slices.Equal(m.MetricsSpelling, []string{SpellingVLLM}) {
+		return errors.New("--metrics-spelling requires --enable-per-request-metrics")
+	}
+	for _, f := range []struct {
+		name              string
+		given, needsTimes bool
+	}{
+		{"--enable-per-choice-metrics", m.EnablePerChoiceMetrics, true},
+		{"--enable-metrics-breakdown", m.EnableMetricsBreakdown, true},
+		{"--per-request-spec-decode-metrics", m.PerRequestSpecDecodeMetrics != "none", false},
+	} {
+		switch {
+		case !f.given:
+		case f.needsTimes && !m.EnablePerRequestMetrics:
+			return fmt.Errorf("%s requires --enable-per-request-metrics", f.name)
+		case !m.Spells(SpellingVLLM):
+			return fmt.Errorf("%s requires vllm in --metrics-spelling: what it adds is in that object only", f.name)
+		}
+	}
+	return nil
 }
 
 func (s *Serve) checkRefused() error {

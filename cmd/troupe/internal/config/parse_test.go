@@ -41,6 +41,9 @@ func TestServeFlags(t *testing.T) {
 		dflt  any
 	}{
 		{"--enable-per-request-metrics", func(s *config.Serve) any { return s.Metrics.EnablePerRequestMetrics }, true, false},
+		{"--enable-per-choice-metrics", func(s *config.Serve) any { return s.Metrics.EnablePerChoiceMetrics }, true, false},
+		{"--enable-metrics-breakdown", func(s *config.Serve) any { return s.Metrics.EnableMetricsBreakdown }, true, false},
+		{"--metrics-spelling vllm,groq", func(s *config.Serve) any { return s.Metrics.MetricsSpelling }, []string{"vllm", "groq"}, []string{"vllm"}},
 		{"--per-request-spec-decode-metrics summary", func(s *config.Serve) any { return s.Metrics.PerRequestSpecDecodeMetrics }, "summary", "none"},
 		{"--disable-log-stats", func(s *config.Serve) any { return s.Metrics.DisableLogStats }, true, false},
 		{"--enable-force-include-usage", func(s *config.Serve) any { return s.Metrics.EnableForceIncludeUsage }, true, false},

@@ -24,12 +24,15 @@ type Serve struct {
 
 // MetricsFlags are about what is measured and reported.
 type MetricsFlags struct {
-	EnablePerRequestMetrics     bool   `negatable:"" help:"Put a metrics object with the request's own timings into responses."`
-	PerRequestSpecDecodeMetrics string `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs --speculative-config."`
-	DisableLogStats             bool   `negatable:"" help:"No engine statistics: no vllm:* series and no periodic log line."`
-	EnableForceIncludeUsage     bool   `negatable:"" help:"Usage on every chunk and a usage chunk at the end, whatever the client asks."`
-	EnablePromptTokensDetails   bool   `negatable:"" help:"Report cached tokens in usage."`
-	EnableServerLoadTracking    bool   `negatable:"" help:"Let /load count requests in flight."`
+	EnablePerRequestMetrics     bool     `negatable:"" help:"Put a metrics object with the request's own timings into responses."`
+	EnablePerChoiceMetrics      bool     `negatable:"" help:"The same for each choice where a request has several; needs --enable-per-request-metrics."`
+	EnableMetricsBreakdown      bool     `negatable:"" help:"Say in the metrics object where the wall time of the request went; needs --enable-per-request-metrics."`
+	MetricsSpelling             []string `sep:"," default:"vllm" placeholder:"NAMES" help:"Whose words a request's times are written in: vllm (metrics), llama-server (timings), groq (in usage); needs --enable-per-request-metrics."`
+	PerRequestSpecDecodeMetrics string   `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs --speculative-config."`
+	DisableLogStats             bool     `negatable:"" help:"No engine statistics: no vllm:* series and no periodic log line."`
+	EnableForceIncludeUsage     bool     `negatable:"" help:"Usage on every chunk and a usage chunk at the end, whatever the client asks."`
+	EnablePromptTokensDetails   bool     `negatable:"" help:"Report cached tokens in usage."`
+	EnableServerLoadTracking    bool     `negatable:"" help:"Let /load count requests in flight."`
 }
 
 // HTTPFlags are about the listener and what is around a request.
