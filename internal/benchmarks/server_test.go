@@ -68,8 +68,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// metricsOn says what a server measures for its clients.
+type metricsOn int
+
+const (
+	noMetrics  metricsOn = iota
+	fiveValues           // --enable-per-request-metrics
+	everything           // and all that can be added to them
+)
+
 // startServer serves the null runner on a loopback port and returns its address.
-func startServer(b *testing.B, perRequestMetrics bool) (addr string, stop func()) {
+func startServer(b *testing.B, on metricsOn) (addr string, stop func()) {
 	b.Helper()
 	folder := understudy.Embedded()
 	file := func(name string) []byte {
@@ -84,6 +93,10 @@ func startServer(b *testing.B, perRequestMetrics bool) (addr string, stop func()
 	template, err := chat.Parse(cfg.ChatTemplate, chat.Options{EOSToken: cfg.EOSToken})
 	require.NoError(b, err)
 
+	specLevel := metrics.SpecNone
+	if on == everything { // the null runner has no drafts: what is kept is empty, but kept
+		specLevel = metrics.SpecDetailed
+	}
 	registry := prometheus.NewRegistry()
 	const maxSeqs, maxLen = 1024, 1024
 	engine, err := actors.NewEngine(actors.Config{
@@ -96,11 +109,13 @@ func startServer(b *testing.B, perRequestMetrics bool) (addr string, stop func()
 		Model:             infer.ModelInfo{ServedNames: []string{"understudy"}, MaxModelLen: maxLen, VocabSize: tok.VocabSize()},
 		EOSTokenIDs:       []int32{2043},
 		Metrics:           []*metrics.Engine{metrics.NewEngine(registry, metrics.EngineOptions{ModelName: "understudy", Engine: "0", MaxModelLen: maxLen})},
-		PerRequestMetrics: perRequestMetrics, MaxLogprobs: 20,
+		PerRequestMetrics: on != noMetrics, PerChoiceMetrics: on == everything, MetricsBreakdown: on == everything,
+		SpecLevel: specLevel, MaxLogprobs: 20,
 	})
 	require.NoError(b, err)
 	server, err := http.New(http.Options{Generator: engine, HTTPMetrics: metrics.NewHTTP(registry), Gatherer: registry,
-		PerRequestMetrics: perRequestMetrics, MaxLogprobs: 20})
+		PerRequestMetrics: on != noMetrics, PerChoiceMetrics: on == everything, SpecDecodeMetrics: on == everything,
+		LlamaServerTimings: on == everything, GroqUsageTimes: on == everything, MaxLogprobs: 20})
 	require.NoError(b, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
