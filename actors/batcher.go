@@ -220,7 +220,7 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 		return
 	}
 	lone := b.aloneInFlight()
-	b.keepAccounts(m.EndedAt)
+	b.keepAccounts(m.Result, m.EndedAt)
 	outputs := b.device.scheduler.Commit(m.Result)
 	b.inFlight = nil
 	if b.env.onCommit != nil {

@@ -58,7 +58,7 @@ func (b *breakdown) result(s *SequenceActor) *infer.Breakdown {
 	return &infer.Breakdown{
 		Arrival: s.request.Arrival, LastToken: t.LastToken,
 		Accept: t.Queued - s.request.Arrival - b.grammar, GrammarCompile: b.grammar, Queue: t.Scheduled - t.Queued,
-		Prefill: l.Prefill, StalledByPrefill: l.StalledByPrefill, Decode: t.LastToken - t.Scheduled - l.Total(),
+		Prefill: l.Prefill, StalledByPrefill: l.StalledByPrefill, Decode: t.LastToken - t.Scheduled - l.Total(), Masking: l.Masking,
 		Preempted: l.Preempted, Recovering: l.Recovering,
 		NumComputedPromptTokens: len(s.spec.prompt.tokenIDs) - s.numCached, NumCachedPromptTokens: s.numCached,
 		NumRecomputedTokens: l.NumRecomputedTokens, NumPreemptions: l.NumPreemptions, NumRecoveries: s.recoveries,
@@ -67,7 +67,7 @@ func (b *breakdown) result(s *SequenceActor) *infer.Breakdown {
 }
 
 // keepAccounts books the step in flight, which has ended well, with those aboard.
-func (b *BatcherActor) keepAccounts(endedAt int64) {
+func (b *BatcherActor) keepAccounts(result *infer.StepResult, endedAt int64) {
 	if !b.env.breakdown {
 		return
 	}
@@ -84,6 +84,7 @@ func (b *BatcherActor) keepAccounts(endedAt int64) {
 		}
 		step.Scheduled, step.NumPreemptions = e.stamps.Scheduled, seq.NumPreemptions()
 		step.StartPos, step.NumTokens = share.StartPos, len(share.TokenIDs)-share.NumDraftTokens
+		step.Deferred = result.Sequences[i].Deferred
 		step.HasOutput = len(share.OutputTokenIDs) > share.NumDraftTokens
 		step.NumOtherPromptTokens = numPrompt
 		if numPrompt > 0 {

@@ -62,6 +62,6 @@ func TestNoAccountIsKeptUnlessAsked(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		(*breakdown)(nil).note(&SequenceOutput{})
 		(*breakdown)(nil).observeGap(1)
-		b.keepAccounts(1)
+		b.keepAccounts(nil, 1)
 	}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func requireAddsUp(t testing.TB, m *infer.RequestMetrics, message string) {
 	t.Helper()
 	b := m.Breakdown
 	require.NotNil(t, b, message)
-	parts := []int64{b.Accept, b.GrammarCompile, b.Queue, b.Prefill, b.StalledByPrefill, b.Decode, b.Preempted, b.Recovering, b.Finish()}
+	parts := []int64{b.Accept, b.GrammarCompile, b.Queue, b.Prefill, b.StalledByPrefill, b.Decode, b.Masking, b.Preempted, b.Recovering, b.Finish()}
 	sum := int64(0)
 	for i, part := range parts {
 		require.GreaterOrEqual(t, part, int64(0), "%s: part %d of %+v", message, i, b)
@@ -38,17 +39,19 @@ func requireAddsUp(t testing.TB, m *infer.RequestMetrics, message string) {
 	require.Equal(t, b.Wall(), sum, message)
 	const ms = 1e6
 	require.InDelta(t, m.QueueTimeMs.Value, float64(b.Queue)/ms, 1e-9, message)
-	service := b.Prefill + b.StalledByPrefill + b.Decode + b.Preempted + b.Recovering
+	service := b.Prefill + b.StalledByPrefill + b.Decode + b.Masking + b.Preempted + b.Recovering
 	require.InDelta(t, m.TimeToFirstTokenMs.Value+m.GenerationTimeMs.Value, float64(service)/ms, 1e-6, message)
 	require.LessOrEqual(t, b.P99Gap, b.MaxGap, message)
 	require.LessOrEqual(t, float64(b.MaxGap)/ms, m.GenerationTimeMs.Value+1e-9, message)
 }
 
-// TestBreakdownAddsUp: prompts in chunks, preemptions, drafts, failures, several choices
+// TestBreakdownAddsUp: prompts in chunks, preemptions, drafts, late masks, failures, several choices
 // and prompts, at random.
 func TestBreakdownAddsUp(t *testing.T) {
 	var s script
-	d := testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32, NumSpecTokens: 3, Fault: s.ask, Inline: func(step int) bool { return step%3 == 0 }})
+	var drawn atomic.Int64
+	d := testkit.NewDevice(testkit.DeviceOptions{NumBlocks: 32, NumSpecTokens: 3, Fault: s.ask, Inline: func(step int) bool { return step%3 == 0 },
+		Defer: func(*infer.ScheduledSequence) bool { return drawn.Add(1)%7 == 0 }})
 	e := startEngine(t, d, func(c *actors.Config) { c.MetricsBreakdown, c.PerChoiceMetrics = true, true })
 	var total infer.Breakdown
 	for seed := range uint64(60) {
@@ -82,6 +85,7 @@ func TestBreakdownAddsUp(t *testing.T) {
 					require.Zero(t, b.Preempted, message)
 				}
 				total.StalledByPrefill += b.StalledByPrefill
+				total.Masking += b.Masking
 				total.Preempted += b.Preempted
 				total.NumPreemptions += b.NumPreemptions
 				total.Recovering += b.Recovering
@@ -92,6 +96,7 @@ func TestBreakdownAddsUp(t *testing.T) {
 	require.Positive(t, total.Recovering)
 	require.Positive(t, total.NumPreemptions)
 	require.Positive(t, total.Preempted)
+	require.Positive(t, total.Masking)
 	require.Positive(t, total.StalledByPrefill)
 	require.Positive(t, total.NumRecomputedTokens)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // breakdownParts are the parts of the wall time, in their order.
-var breakdownParts = []string{"accept_ms", "grammar_compile_ms", "queue_ms", "prefill_ms", "stalled_by_prefill_ms", "decode_ms", "preempted_ms", "recovering_ms", "finish_ms"}
+var breakdownParts = []string{"accept_ms", "grammar_compile_ms", "queue_ms", "prefill_ms", "stalled_by_prefill_ms", "decode_ms", "masking_ms", "preempted_ms", "recovering_ms", "finish_ms"}
 
 // breakdownOf returns the breakdown of a metrics object, whose parts must be numbers that
 // add up to the wall time and agree with the five values.
@@ -39,7 +39,7 @@ func breakdownOf(t require.TestingT, metrics any) map[string]float64 {
 	require.InDelta(t, b["wall_ms"], sum, rounding)
 	require.Equal(t, m["queue_time_ms"], b["queue_ms"])
 	service := m["time_to_first_token_ms"].(float64) + m["generation_time_ms"].(float64)
-	require.InDelta(t, service, b["prefill_ms"]+b["stalled_by_prefill_ms"]+b["decode_ms"]+b["preempted_ms"]+b["recovering_ms"], rounding)
+	require.InDelta(t, service, b["prefill_ms"]+b["stalled_by_prefill_ms"]+b["decode_ms"]+b["masking_ms"]+b["preempted_ms"]+b["recovering_ms"], rounding)
 	return b
 }
 

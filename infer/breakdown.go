@@ -16,6 +16,7 @@ type Breakdown struct {
 	Prefill          int64 // steps that computed tokens of its prompt for the first time
 	StalledByPrefill int64 // the share of other prompts in its steps, and steps that it had no place in
 	Decode           int64 // the rest of the steps behind the first token
+	Masking          int64 // steps that gave it no token because the mask of its grammar was not ready
 	Preempted        int64 // from the loss of its blocks until it was as far as before
 	Recovering       int64 // from the last good step before a failure until it was as far as before
 

@@ -3,14 +3,15 @@ package metrics
 // Lapse is time of a sequence that went into something else than drawing tokens, in
 // nanoseconds, and what was computed in vain.
 type Lapse struct {
-	Prefill, StalledByPrefill, Preempted, Recovering int64
-	NumRecomputedTokens, NumPreemptions              int
+	Prefill, StalledByPrefill, Masking, Preempted, Recovering int64
+	NumRecomputedTokens, NumPreemptions                       int
 }
 
 // Add adds what passed after l.
 func (l *Lapse) Add(o Lapse) {
 	l.Prefill += o.Prefill
 	l.StalledByPrefill += o.StalledByPrefill
+	l.Masking += o.Masking
 	l.Preempted += o.Preempted
 	l.Recovering += o.Recovering
 	l.NumRecomputedTokens += o.NumRecomputedTokens
@@ -18,7 +19,9 @@ func (l *Lapse) Add(o Lapse) {
 }
 
 // Total returns the time in all.
-func (l *Lapse) Total() int64 { return l.Prefill + l.StalledByPrefill + l.Preempted + l.Recovering }
+func (l *Lapse) Total() int64 {
+	return l.Prefill + l.StalledByPrefill + l.Masking + l.Preempted + l.Recovering
+}
 
 // Account splits the time of one sequence from its first selection on. It is told the end
 // of each step that the sequence was aboard of, and splits what has passed since the one
@@ -29,6 +32,8 @@ func (l *Lapse) Total() int64 { return l.Prefill + l.StalledByPrefill + l.Preemp
 //   - A step that computes a token again which the sequence had, computed or found in the
 //     cache, belongs to what made it lose that: the failure of a batcher, else a
 //     preemption. So does the time in between, if it was lost then.
+//   - Else a step that gave no token because its mask was not ready is a wait for that, but
+//     for the one that came to the end of the prompt.
 //   - Else a step before the first token is prefill.
 //   - Else a step is split by its tokens: the share of those that others had of prompts is
 //     a stall. So is all the time in which others had steps and this sequence, with a place
@@ -41,6 +46,7 @@ type Account struct {
 	numPreemptions int   // of its present batcher, seen so far
 	preempted      bool  // and not as far as before
 	interrupted    bool  // its batcher died, and it is not as far as before
+	deferred       bool  // it had no token from the last step, for its mask was not ready
 	lapsed         bool  // lapse is not zero
 	lapse          Lapse // since the last Take
 }
@@ -53,6 +59,7 @@ type StepShare struct {
 
 	StartPos, NumTokens int  // tokens computed, drafts not included
 	HasOutput           bool // it had a token before
+	Deferred            bool // its mask was not ready: the last token is computed again
 	// NumOtherPromptTokens of the step's NumStepTokens, drafts included, were of prompts
 	// of others, or were computed again by others.
 	NumOtherPromptTokens, NumStepTokens int
@@ -63,9 +70,9 @@ func (a *Account) Interrupt() { a.interrupted, a.numPreemptions = true, 0 }
 
 // Step books a step that ended well. s is not kept.
 func (a *Account) Step(s *StepShare) {
-	if a.upTo == s.Began && a.numComputed <= s.StartPos && s.HasOutput && s.NumOtherPromptTokens == 0 && s.NumPreemptions == a.numPreemptions {
+	if a.upTo == s.Began && a.numComputed <= s.StartPos && s.HasOutput && !s.Deferred && s.NumOtherPromptTokens == 0 && s.NumPreemptions == a.numPreemptions {
 		a.upTo, a.numComputed = s.Ended, s.StartPos+s.NumTokens // as nearly all are: it draws, nobody stalls it
-		a.preempted, a.interrupted = false, false
+		a.preempted, a.interrupted, a.deferred = false, false, false
 		return
 	}
 	a.step(s)
@@ -86,10 +93,16 @@ func (a *Account) step(s *StepShare) {
 	}
 	took := max(s.Ended-began, 0)
 	end := s.StartPos + s.NumTokens
+	if s.Deferred {
+		end--
+	}
 	switch again := min(a.numComputed, end) - s.StartPos; {
 	case again > 0:
 		a.lapse.NumRecomputedTokens += again
 		*a.loss() += took
+		a.lapsed = true
+	case s.Deferred && (s.HasOutput || a.deferred):
+		a.lapse.Masking += took
 		a.lapsed = true
 	case !s.HasOutput:
 		a.lapse.Prefill += took
@@ -101,7 +114,7 @@ func (a *Account) step(s *StepShare) {
 	if end >= a.numComputed {
 		a.numComputed, a.preempted, a.interrupted = end, false, false
 	}
-	a.upTo = began + took
+	a.upTo, a.deferred = began+took, s.Deferred
 }
 
 // absence returns where time goes in which the sequence was not aboard.

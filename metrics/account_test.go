@@ -28,17 +28,38 @@ func TestAccountOfADisturbedSequence(t *testing.T) {
 	require.Zero(t, step(metrics.StepShare{Began: 135, Ended: 140, StartPos: 6, NumTokens: 1, HasOutput: true}))
 	require.Equal(t, metrics.Lapse{StalledByPrefill: 6}, step(metrics.StepShare{Began: 140, Ended: 150, StartPos: 7, NumTokens: 1, HasOutput: true,
 		NumOtherPromptTokens: 3, NumStepTokens: 5}))
+	// Its mask is late, twice: its last token is computed again.
+	late := metrics.StepShare{Began: 150, Ended: 155, StartPos: 8, NumTokens: 1, HasOutput: true, Deferred: true}
+	require.Equal(t, metrics.Lapse{Masking: 5}, step(late))
+	late.Began, late.Ended = 155, 160
+	require.Equal(t, metrics.Lapse{Masking: 5}, step(late))
+	late.Began, late.Ended, late.Deferred = 160, 164, false
+	require.Zero(t, step(late))
 	// It loses its blocks, waits for a step of others, and is computed again but for
 	// four tokens that the cache has.
-	require.Equal(t, metrics.Lapse{Preempted: 50, NumRecomputedTokens: 4, NumPreemptions: 1}, step(metrics.StepShare{Began: 180, Ended: 200, NumPreemptions: 1,
-		StartPos: 4, NumTokens: 5, HasOutput: true, NumOtherPromptTokens: 3, NumStepTokens: 9}))
-	require.Zero(t, step(metrics.StepShare{Began: 200, Ended: 210, NumPreemptions: 1, StartPos: 9, NumTokens: 1, HasOutput: true}))
+	require.Equal(t, metrics.Lapse{Preempted: 36, NumRecomputedTokens: 5, NumPreemptions: 1}, step(metrics.StepShare{Began: 180, Ended: 200, NumPreemptions: 1,
+		StartPos: 4, NumTokens: 6, HasOutput: true, NumOtherPromptTokens: 3, NumStepTokens: 9}))
+	require.Zero(t, step(metrics.StepShare{Began: 200, Ended: 210, NumPreemptions: 1, StartPos: 10, NumTokens: 1, HasOutput: true}))
 	// Its batcher dies. The next one computes it again in two steps, with a
 	// preemption between them.
 	a.Interrupt()
 	require.Equal(t, metrics.Lapse{Recovering: 40, NumRecomputedTokens: 6}, step(metrics.StepShare{Began: 240, Ended: 250, NumTokens: 6, HasOutput: true}))
-	require.Equal(t, metrics.Lapse{Recovering: 30, NumRecomputedTokens: 10, NumPreemptions: 1}, step(metrics.StepShare{Began: 260, Ended: 280, NumPreemptions: 1, NumTokens: 11, HasOutput: true}))
-	require.Zero(t, step(metrics.StepShare{Began: 280, Ended: 290, NumPreemptions: 1, StartPos: 11, NumTokens: 1, HasOutput: true}))
+	require.Equal(t, metrics.Lapse{Recovering: 30, NumRecomputedTokens: 11, NumPreemptions: 1}, step(metrics.StepShare{Began: 260, Ended: 280, NumPreemptions: 1, NumTokens: 12, HasOutput: true}))
+	require.Zero(t, step(metrics.StepShare{Began: 280, Ended: 290, NumPreemptions: 1, StartPos: 12, NumTokens: 1, HasOutput: true}))
+}
+
+// A prompt whose first mask is late has been computed all the same.
+func TestAccountOfALateFirstMask(t *testing.T) {
+	var a metrics.Account
+	s := metrics.StepShare{Scheduled: 100, Began: 90, Ended: 150, NumTokens: 8, NumStepTokens: 8, Deferred: true}
+	a.Step(&s)
+	require.Equal(t, metrics.Lapse{Prefill: 50}, a.Take())
+	s = metrics.StepShare{Scheduled: 100, Began: 150, Ended: 160, StartPos: 7, NumTokens: 1, NumStepTokens: 1, Deferred: true}
+	a.Step(&s)
+	require.Equal(t, metrics.Lapse{Masking: 10}, a.Take())
+	s.Began, s.Ended, s.Deferred = 160, 163, false
+	a.Step(&s)
+	require.Equal(t, metrics.Lapse{Prefill: 3}, a.Take())
 }
 
 // Whatever is booked, no part is below 0, and none of the time is there twice.
@@ -66,9 +87,9 @@ func TestAccountNeverExceedsTheClock(t *testing.T) {
 			others := rng.IntN(20)
 			n := 1 + rng.IntN(9)
 			a.Step(&metrics.StepShare{Scheduled: scheduled, Began: began, Ended: now, NumPreemptions: preemptions, StartPos: rng.IntN(30), NumTokens: n,
-				HasOutput: rng.IntN(2) == 0, NumOtherPromptTokens: others, NumStepTokens: others + n})
+				HasOutput: rng.IntN(2) == 0, Deferred: rng.IntN(5) == 0, NumOtherPromptTokens: others, NumStepTokens: others + n})
 			l := a.Take()
-			for _, part := range []int64{l.Prefill, l.StalledByPrefill, l.Preempted, l.Recovering} {
+			for _, part := range []int64{l.Prefill, l.StalledByPrefill, l.Masking, l.Preempted, l.Recovering} {
 				require.GreaterOrEqual(t, part, int64(0))
 			}
 			sum.Add(l)

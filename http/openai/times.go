@@ -106,12 +106,12 @@ type namedTime struct {
 }
 
 // breakdownTimes lists the wall time and the parts that add up to it, in their order.
-func breakdownTimes(b *infer.Breakdown) [10]namedTime {
+func breakdownTimes(b *infer.Breakdown) [11]namedTime {
 	return [...]namedTime{
 		{"wall", b.Wall()},
 		{"accept", b.Accept}, {"grammar_compile", b.GrammarCompile}, {"queue", b.Queue},
 		{"prefill", b.Prefill}, {"stalled_by_prefill", b.StalledByPrefill}, {"decode", b.Decode},
-		{"preempted", b.Preempted}, {"recovering", b.Recovering}, {"finish", b.Finish()},
+		{"masking", b.Masking}, {"preempted", b.Preempted}, {"recovering", b.Recovering}, {"finish", b.Finish()},
 	}
 }
 
