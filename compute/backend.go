@@ -3,14 +3,22 @@ package compute
 // DType is the element type of stored data.
 type DType uint8
 
-// Element types of weights and caches. Activations are always F32.
+// Element types of weights and, those that are not quantised, of caches.
+// Activations are always F32.
 const (
 	F32 DType = iota
 	F16
 	BF16
+
+	// Blocks of integers with scales, as package kernels/cpu/quant describes them.
+	Q8_0
+	Q4_0
+	Q4_K
+	Q5_K
+	Q6_K
 )
 
-// Size returns bytes per element.
+// Size returns bytes per element of a type that is not quantised.
 func (d DType) Size() int {
 	if d == F32 {
 		return 4
@@ -18,8 +26,13 @@ func (d DType) Size() int {
 	return 2
 }
 
-// String returns the torch name: float32, float16, bfloat16.
-func (d DType) String() string { return [...]string{"float32", "float16", "bfloat16"}[d] }
+// String returns torch's name (float32, float16, bfloat16) or ggml's (q8_0, …).
+func (d DType) String() string {
+	if t, ok := d.Quant(); ok {
+		return t.String()
+	}
+	return [...]string{"float32", "float16", "bfloat16"}[d]
+}
 
 // RawTensor is a weight as it lies in a file: row-major little-endian bytes,
 // usually a slice of a memory-mapped file. Vectors have Rows 1.
@@ -27,8 +40,13 @@ type RawTensor struct {
 	Name  string
 	DType DType
 	Rows  int // output features
-	Cols  int // input features
+	Cols  int // input features; whole blocks of a quantised type
 	Data  []byte
+
+	// Quantize, if not F32, is a type that a matrix is to hold the elements in, where
+	// their rows are whole blocks of it and they are not quantised yet. Only types
+	// that can be made: Q8_0 and Q4_0.
+	Quantize DType
 }
 
 // Matrix is a weight [rows, cols] in the backend's own layout.
@@ -136,9 +154,10 @@ type Backend interface {
 
 	// NewMatrix stacks the parts by rows (fused QKV, gate+up) into one weight,
 	// copied and repacked: the parts' Data may be unmapped afterwards. All parts
-	// have the same Cols and DType.
+	// have the same Cols. Of quantised types nothing is rounded; a product with them
+	// rounds activations to 8 bits, by blocks of 32.
 	NewMatrix(parts ...RawTensor) (Matrix, error)
-	// NewVector converts a weight of any DType to F32.
+	// NewVector converts a weight of a type that is not quantised to F32.
 	NewVector(t RawTensor) (Vector, error)
 	NewBuffer(rows, cols int) (Buffer, error)
 	NewKVCache(spec KVSpec) (KVCache, error)

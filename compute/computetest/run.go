@@ -32,6 +32,10 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 	}{
 		{"Linear", testLinear},
 		{"StackedParts", testStackedParts},
+		{"QuantisedLinear", testQuantisedLinear},
+		{"QuantisedRows", testQuantisedRows},
+		{"StackedTypes", testStackedTypes},
+		{"QuantiseAtLoad", testQuantiseAtLoad},
 		{"BadWeights", testBadWeights},
 		{"BadSizes", testBadSizes},
 		{"Embed", testEmbed},

@@ -20,18 +20,23 @@ const (
 
 // productNs estimates what one thread needs for a product: the weights come at
 // some 32 bytes, the arithmetic at some 64 multiply-adds per nanosecond.
-func productNs(w *matrix, rows int) int {
-	return max(len(w.data)/32, w.tiles*kernels.TileRows*w.cols/64*rows)
+func productNs(w *band, rows int) int {
+	perNs := 64
+	if w.quantised {
+		perNs = 192 // products of bytes
+	}
+	return max(len(w.data)/32, w.tiles*kernels.TileRows*w.cols/perNs*rows)
 }
 
 // linearTask is dst = src · wᵀ for a block of rows: chunks are groups of tiles
 // times groups of panels.
 type linearTask struct {
 	b      *Backend
-	w      *matrix
+	w      *band
 	src    []float32 // [rows, w.cols]
-	dst    []float32 // [rows, w.rows]
-	panels []float32 // src, packed; unused with one row
+	dst    []float32 // [rows, ld], from the band's first column on
+	ld     int       // rows of the whole matrix
+	panels []float32 // src, packed: panelWords per row; of one row, only if it is quantised
 	rows   int
 	finish kernels.Finish
 
@@ -72,23 +77,42 @@ func (b *Backend) product(dst, src *buffer, w *matrix, rows int, finish kernels.
 	for from := 0; from < rows; from += block {
 		n := min(block, rows-from)
 		t := &b.linear
-		t.b, t.w, t.rows, t.finish = b, w, n, finish
-		t.src, t.dst = src.data[from*w.cols:], dst.data[from*w.rows:]
-		t.compute()
+		t.b, t.ld, t.rows, t.finish = b, w.rows, n, finish
+		t.src = src.data[from*w.cols:]
+		for _, t.w = range w.bands {
+			t.dst = dst.data[from*w.rows+t.w.first:]
+			t.compute()
+		}
 	}
 }
 
 // compute packs the block's rows and multiplies.
 func (t *linearTask) compute() {
-	t.split = newSplit(t.rows, t.b.tier.MaxCols())
-	if t.rows > 1 {
-		t.panels = t.b.panels.floats(t.rows * t.w.cols)
+	t.split = newSplit(t.rows, t.widestPanel())
+	if t.rows > 1 || t.w.quantised {
+		t.panels = t.b.panels.floats(t.rows * t.panelWords())
 		t.b.pack.linearTask = t
 		t.b.runSized(&t.b.pack, t.split.panels, t.rows*t.w.cols/4)
 	}
 	t.plan()
 	chunks := t.tileChunks * ((t.split.panels + t.chunkWidth - 1) / t.chunkWidth)
 	t.b.pool.run(t, chunks)
+}
+
+// widestPanel returns the most columns that the kernels for w take.
+func (t *linearTask) widestPanel() int {
+	if t.w.quantised {
+		return t.b.tier.MaxQCols()
+	}
+	return t.b.tier.MaxCols()
+}
+
+// panelWords returns the words of a panel per column.
+func (t *linearTask) panelWords() int {
+	if t.w.quantised {
+		return kernels.QPanelWords(t.w.quant, t.w.cols, 1)
+	}
+	return t.w.cols
 }
 
 // plan chooses the chunks: small enough to share out, large enough to be worth
@@ -126,41 +150,66 @@ func (t *linearTask) run(chunk, index int) {
 // fewer rows than lanes goes through scratch memory.
 func (t *linearTask) panel(i, first, tiles int, ws *workspace) {
 	from, to := t.split.bounds(i)
-	w := t.w
-	g := &ws.gemm
-	*g = kernels.Gemm{
-		X: t.src, K: w.cols, NR: to - from, TileBytes: w.tileBytes,
-		Format: w.format, Finish: t.finish, LDO: w.rows,
-	}
-	if t.rows > 1 {
-		g.X = t.panels[from*w.cols:]
+	nr, w := to-from, t.w
+	x := t.src
+	if t.rows > 1 || w.quantised {
+		x = t.panels[from*t.panelWords():]
 	}
 	whole := min(tiles, w.rows/kernels.TileRows-first)
 	if whole > 0 {
-		g.W, g.Out, g.Tiles = w.tile(first), t.dst[from*w.rows+first*kernels.TileRows:], whole
-		g.Run(t.b.tier)
+		t.multiply(ws, region{x, t.dst[from*t.ld+first*kernels.TileRows:], first, whole, nr, t.ld})
 	}
 	if whole == tiles {
 		return
 	}
 	row := (first + whole) * kernels.TileRows
 	n := w.rows - row
-	g.W, g.Out, g.Tiles, g.LDO = w.tile(first+whole), ws.edge[:], 1, kernels.TileRows
-	for j := range g.NR {
-		copy(ws.edge[j*kernels.TileRows:][:n], t.dst[(from+j)*w.rows+row:])
+	for j := range nr {
+		copy(ws.edge[j*kernels.TileRows:][:n], t.dst[(from+j)*t.ld+row:])
 	}
-	g.Run(t.b.tier)
-	for j := range g.NR {
-		copy(t.dst[(from+j)*w.rows+row:][:n], ws.edge[j*kernels.TileRows:])
+	t.multiply(ws, region{x, ws.edge[:], first + whole, 1, nr, kernels.TileRows})
+	for j := range nr {
+		copy(t.dst[(from+j)*t.ld+row:][:n], ws.edge[j*kernels.TileRows:])
 	}
+}
+
+// region is tiles of a band times a panel.
+type region struct {
+	x, out       []float32
+	first, tiles int
+	nr, ld       int // columns of the panel, distance of rows of out
+}
+
+// multiply computes a region with the kernel for its weights.
+func (t *linearTask) multiply(ws *workspace, r region) {
+	w := t.w
+	if w.quantised {
+		ws.qgemm = kernels.QGemm{
+			W: w.tile(r.first), X: r.x, Out: r.out, Blocks: w.cols / kernels.QBlock, NR: r.nr,
+			Tiles: r.tiles, TileBytes: w.tileBytes, LDO: r.ld, Finish: t.finish, Type: w.quant,
+		}
+		ws.qgemm.Run(t.b.tier)
+		return
+	}
+	ws.gemm = kernels.Gemm{
+		W: w.tile(r.first), X: r.x, Out: r.out, K: w.cols, NR: r.nr,
+		Tiles: r.tiles, TileBytes: w.tileBytes, LDO: r.ld, Finish: t.finish, Format: w.format,
+	}
+	ws.gemm.Run(t.b.tier)
 }
 
 // packTask packs the panels of a linearTask, one per chunk.
 type packTask struct{ *linearTask }
 
 // run implements task.
-func (t *packTask) run(i, _ int) {
+func (t *packTask) run(i, worker int) {
 	from, to := t.split.bounds(i)
-	k := t.w.cols
-	kernels.PackPanel(t.b.tier, t.panels[from*k:], t.src[from*k:], k, to-from, k)
+	k, nr := t.w.cols, to-from
+	dst, src := t.panels[from*t.panelWords():], t.src[from*k:]
+	if !t.w.quantised {
+		kernels.PackPanel(t.b.tier, dst, src, k, nr, k)
+		return
+	}
+	scratch := t.b.worker[worker].rounded.floats(kernels.QPanelScratch(k, nr))
+	kernels.PackQPanel(t.b.tier, dst, t.w.quant, src, kernels.QPanelShape{Cols: k, NR: nr, LD: k, Scratch: scratch})
 }

@@ -23,8 +23,7 @@ func (b *Backend) Embed(dst compute.Buffer, table compute.Matrix, ids []int32) {
 		if !(id >= 0 && int(id) < m.rows) {
 			fail("Embed: token %d of %d", id, m.rows)
 		}
-		tile, lane := int(id)/kernels.TileRows, int(id)%kernels.TileRows
-		kernels.LoadRow(d.row(i), m.tile(tile)[:m.tileBytes], m.format, lane)
+		m.load(d.row(i), int(id))
 	}
 }
 

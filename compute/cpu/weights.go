@@ -8,15 +8,13 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
-// matrix is a weight in tiles.
+// matrix is a weight: bands of rows below each other.
 type matrix struct {
-	data       []byte // [tiles][tileBytes], outside the Go heap
-	format     kernels.Format
 	rows, cols int
-	tiles      int
-	tileBytes  int
+	bands      []*band
 }
 
 // Rows implements compute.Matrix.
@@ -25,8 +23,40 @@ func (m *matrix) Rows() int { return m.rows }
 // Cols implements compute.Matrix.
 func (m *matrix) Cols() int { return m.cols }
 
+// load widens a row to dst.
+func (m *matrix) load(dst []float32, row int) {
+	for _, w := range m.bands {
+		if row < w.first+w.rows {
+			w.load(dst, row-w.first)
+			return
+		}
+	}
+}
+
+// band is rows of a matrix that are held in one type, in tiles.
+type band struct {
+	data       []byte // [tiles][tileBytes], outside the Go heap
+	format     kernels.Format
+	quant      quant.Type // in place of format
+	quantised  bool
+	first      int // row of the matrix
+	rows, cols int
+	tiles      int
+	tileBytes  int
+}
+
 // tile returns tile i and those after it.
-func (m *matrix) tile(i int) []byte { return m.data[i*m.tileBytes:] }
+func (w *band) tile(i int) []byte { return w.data[i*w.tileBytes:] }
+
+// load widens a row to dst.
+func (w *band) load(dst []float32, row int) {
+	tile, lane := w.tile(row / kernels.TileRows)[:w.tileBytes], row%kernels.TileRows
+	if w.quantised {
+		kernels.LoadQRow(dst, tile, w.quant, lane)
+	} else {
+		kernels.LoadRow(dst, tile, w.format, lane)
+	}
+}
 
 // vector is a one-dimensional weight.
 type vector struct{ data []float32 }
@@ -46,15 +76,34 @@ func formatOf(d compute.DType) (kernels.Format, error) {
 	return 0, fmt.Errorf("compute/cpu: unknown element type %d", d)
 }
 
+// heldAs returns the type that a matrix holds t in.
+func heldAs(t compute.RawTensor) compute.DType {
+	_, done := t.DType.Quant()
+	to, ok := t.Quantize.Quant()
+	if ok && !done && t.Cols%to.Elements() == 0 {
+		return t.Quantize
+	}
+	return t.DType
+}
+
 // checkTensor verifies that t's data is as long as its shape says.
 func checkTensor(t compute.RawTensor) error {
-	if _, err := formatOf(t.DType); err != nil {
+	if typ, ok := t.DType.Quant(); ok && t.Cols%typ.Elements() != 0 {
+		return fmt.Errorf("compute/cpu: tensor %q has %d columns, which is no multiple of the %d in a block of %v", t.Name, t.Cols, typ.Elements(), typ)
+	} else if _, err := formatOf(t.DType); !ok && err != nil {
 		return fmt.Errorf("%w of tensor %q", err, t.Name)
+	}
+	if to, ok := t.Quantize.Quant(); t.Quantize != compute.F32 && !(ok && to.CanMake()) {
+		return fmt.Errorf("compute/cpu: tensor %q cannot be quantised to type %d", t.Name, t.Quantize)
 	}
 	if t.Rows <= 0 || t.Cols <= 0 {
 		return fmt.Errorf("compute/cpu: tensor %q has shape [%d, %d]; both must be at least 1", t.Name, t.Rows, t.Cols)
 	}
-	want, ok := product(t.Rows, t.Cols, t.DType.Size())
+	_, fits := product(t.Cols, kernels.TileRows, 4)
+	if !fits {
+		return fmt.Errorf("compute/cpu: tensor %q has too many columns: %d", t.Name, t.Cols)
+	}
+	want, ok := product(t.Rows, t.DType.RowBytes(t.Cols))
 	if !ok || want != int64(len(t.Data)) {
 		return fmt.Errorf("compute/cpu: tensor %q of shape [%d, %d] and type %v has %d bytes of data", t.Name, t.Rows, t.Cols, t.DType, len(t.Data))
 	}
@@ -71,9 +120,9 @@ func checkParts(parts []compute.RawTensor) (rows int, err error) {
 		if err := checkTensor(p); err != nil {
 			return 0, err
 		}
-		if p.Cols != parts[0].Cols || p.DType != parts[0].DType {
-			return 0, fmt.Errorf("compute/cpu: tensor %q has %d columns of %v and cannot be stacked on %q with %d of %v",
-				p.Name, p.Cols, p.DType, parts[0].Name, parts[0].Cols, parts[0].DType)
+		if p.Cols != parts[0].Cols {
+			return 0, fmt.Errorf("compute/cpu: tensor %q has %d columns and cannot be stacked on %q with %d",
+				p.Name, p.Cols, parts[0].Name, parts[0].Cols)
 		}
 		if rows > math.MaxInt-kernels.TileRows-p.Rows {
 			return 0, fmt.Errorf("compute/cpu: too many rows at tensor %q", p.Name)
@@ -89,29 +138,56 @@ func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) 
 	if err != nil {
 		return nil, err
 	}
-	format, err := formatOf(parts[0].DType)
-	if err != nil {
-		return nil, err
-	}
-	m := &matrix{format: format, rows: rows, cols: parts[0].Cols, tiles: kernels.NumTiles(rows)}
-	if _, ok := product(m.cols, kernels.TileRows, 4); !ok {
-		return nil, fmt.Errorf("compute/cpu: tensor %q has too many columns: %d", parts[0].Name, m.cols)
-	}
-	m.tileBytes = kernels.TileBytes(format, m.cols)
-	size, ok := product(m.tiles, m.tileBytes)
-	if !ok {
-		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, rows, m.cols)
-	}
-	if m.data, err = b.weights.take(size, "weight "+parts[0].Name); err != nil {
-		return nil, err
-	}
-	t := &repackTask{m: m, parts: parts}
-	err = guardRead(parts[0].Name, func() { b.pool.run(t, (m.tiles+repackTiles-1)/repackTiles) })
-	if err != nil {
-		b.weights.giveBack(m.data)
-		return nil, err
+	m := &matrix{rows: rows, cols: parts[0].Cols}
+	for first := 0; len(parts) > 0; {
+		n := 1
+		for n < len(parts) && heldAs(parts[n]) == heldAs(parts[0]) {
+			n++
+		}
+		w, err := b.newBand(parts[:n])
+		if err != nil {
+			for _, before := range m.bands {
+				b.weights.giveBack(before.data)
+			}
+			return nil, err
+		}
+		w.first = first
+		m.bands = append(m.bands, w)
+		first += w.rows
+		parts = parts[n:]
 	}
 	return m, nil
+}
+
+// newBand packs parts that are held in one type.
+func (b *Backend) newBand(parts []compute.RawTensor) (*band, error) {
+	w := &band{cols: parts[0].Cols}
+	for _, p := range parts {
+		w.rows += p.Rows
+	}
+	w.tiles = kernels.NumTiles(w.rows)
+	dtype := heldAs(parts[0])
+	if w.quant, w.quantised = dtype.Quant(); w.quantised {
+		w.tileBytes = kernels.QTileBytes(w.quant, w.cols)
+	} else {
+		w.format, _ = formatOf(dtype) // checkTensor has seen it
+		w.tileBytes = kernels.TileBytes(w.format, w.cols)
+	}
+	size, ok := product(w.tiles, w.tileBytes)
+	if !ok {
+		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, w.rows, w.cols)
+	}
+	var err error
+	if w.data, err = b.weights.take(size, "weight "+parts[0].Name); err != nil {
+		return nil, err
+	}
+	t := &repackTask{w: w, parts: parts}
+	err = guardRead(parts[0].Name, func() { b.pool.run(t, (w.tiles+repackTiles-1)/repackTiles) })
+	if err != nil {
+		b.weights.giveBack(w.data)
+		return nil, err
+	}
+	return w, nil
 }
 
 // guardRead calls read, which reads weights. They are usually pages of a file;
@@ -132,43 +208,13 @@ func guardRead(name string, read func()) (err error) {
 	return nil
 }
 
-// repackTask fills a matrix's tiles from row-major parts.
-type repackTask struct {
-	m     *matrix
-	parts []compute.RawTensor
-}
-
-// repackTiles is the number of tiles in a chunk.
-const repackTiles = 8
-
-func (t *repackTask) run(chunk, _ int) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	first := chunk * repackTiles
-	for i := first; i < min(first+repackTiles, t.m.tiles); i++ {
-		t.tile(i)
-	}
-}
-
-// tile packs the rows of tile i, which may come from several parts.
-func (t *repackTask) tile(i int) {
-	tile := t.m.tile(i)[:t.m.tileBytes]
-	rowBytes := t.m.cols * t.m.format.Size()
-	from, to := i*kernels.TileRows, (i+1)*kernels.TileRows
-	start := 0 // the part's first row in the matrix
-	for _, p := range t.parts {
-		lo, hi := max(from, start), min(to, start+p.Rows)
-		if lo < hi {
-			src := p.Data[(lo-start)*rowBytes : (hi-start)*rowBytes]
-			kernels.PackRows(tile, src, t.m.format, t.m.cols, lo-from)
-		}
-		start += p.Rows
-	}
-}
-
 // NewVector implements compute.Backend.
 func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
 	if err := checkTensor(t); err != nil {
 		return nil, err
+	}
+	if typ, ok := t.DType.Quant(); ok {
+		return nil, fmt.Errorf("compute/cpu: tensor %q is a vector of quantised elements (%v), which is not supported", t.Name, typ)
 	}
 	if t.Rows != 1 {
 		return nil, fmt.Errorf("compute/cpu: tensor %q has %d rows; a vector has 1", t.Name, t.Rows)
@@ -181,15 +227,18 @@ func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
 }
 
 // fill widens t's elements.
-func (v *vector) fill(t compute.RawTensor) {
-	for i := range v.data {
-		switch t.DType {
+func (v *vector) fill(t compute.RawTensor) { widen(v.data, t.Data, t.DType) }
+
+// widen sets dst to elements of a type that is not quantised.
+func widen(dst []float32, src []byte, d compute.DType) {
+	for i := range dst {
+		switch d {
 		case compute.F32:
-			v.data[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		case compute.F16:
-			v.data[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 		case compute.BF16:
-			v.data[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			dst[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	}
 }
