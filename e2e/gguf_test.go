@@ -38,6 +38,17 @@ func TestGGUFIsServed(t *testing.T) {
 	}
 }
 
+// Quantised weights answer too, from a file and made at load.
+func TestQuantisedWeightsAreServed(t *testing.T) {
+	ask := obj{"messages": user("What is the capital of France?"), "temperature": 0, "max_tokens": 32}
+	for _, flags := range [][]string{
+		{asGGUF(t, "Q8_0")}, {asGGUF(t, "Q4_0")}, {asGGUF(t, "Q4_K")}, {asGGUF(t, "Q6_K")}, {folder(t), "--quantization", "q8_0"},
+	} {
+		got, _ := serve(t, flags...).chat(ask)
+		require.Contains(t, choice(got, 0)["message"].(obj)["content"], "Paris", flags)
+	}
+}
+
 func TestGGUFThatIsBroken(t *testing.T) {
 	path := asGGUF(t, "BF16")
 	require.NoError(t, os.Truncate(path, 1<<20))

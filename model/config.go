@@ -52,3 +52,17 @@ func resolveDType(param, option string, auto compute.DType) (compute.DType, erro
 	}
 	return d, nil
 }
+
+// resolveQuantization returns the type that weights are quantised to at load, F32
+// if they are not.
+func resolveQuantization(option string) (compute.DType, error) {
+	switch option {
+	case "", "none":
+		return compute.F32, nil
+	case "q8_0":
+		return compute.Q8_0, nil
+	case "q4_0":
+		return compute.Q4_0, nil
+	}
+	return 0, infer.Errorf(infer.CodeInvalid, "quantization", "--quantization is %q; it must be none, q8_0 or q4_0", option)
+}

@@ -140,7 +140,7 @@ func TestTensorsThatDoNotFitTheConfig(t *testing.T) {
 		b := modelkit.Safetensors(t, "F32", small.Tensors...)
 		b = []byte(strings.Replace(string(b), `"lm_head.weight":{"dtype":"F32"`, `"lm_head.weight":{"dtype":"I32"`, 1))
 		modelkit.WriteFile(t, dir, weightsFile, b)
-		require.ErrorContains(t, loadError(t, dir, options(t)), `tensor "lm_head.weight" has element type I32; supported: F32, F16, BF16`)
+		require.ErrorContains(t, loadError(t, dir, options(t)), `tensor "lm_head.weight" has element type I32; supported: F32, F16, BF16, and of matrices`)
 	})
 }
 

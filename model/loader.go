@@ -19,7 +19,8 @@ import (
 type loader struct {
 	checkpoint *checkpoint
 	backend    compute.Backend
-	dtype      compute.DType // of matrices in memory
+	dtype      compute.DType // of matrices in memory that are not quantised; a quantised type: as in the file
+	quantize   compute.DType // what matrices are quantised to at load; F32 = not at all
 	progress   func(done, total int64)
 	done       int64 // bytes of the file
 	total      int64
@@ -27,8 +28,11 @@ type loader struct {
 	touched    byte   // keeps prefault's reads from being optimized away
 }
 
-// fileDTypes maps the format's names of the element types that weights may have.
-var fileDTypes = map[string]compute.DType{"F32": compute.F32, "F16": compute.F16, "BF16": compute.BF16}
+// fileDTypes maps the formats' names of the element types that weights may have.
+var fileDTypes = map[string]compute.DType{
+	"F32": compute.F32, "F16": compute.F16, "BF16": compute.BF16,
+	"Q8_0": compute.Q8_0, "Q4_0": compute.Q4_0, "Q4_K": compute.Q4_K, "Q5_K": compute.Q5_K, "Q6_K": compute.Q6_K,
+}
 
 // checkpointDType returns the element type of most of the model: that of the
 // embedding table, which every model has.
@@ -49,9 +53,10 @@ func (c *checkpoint) find(want tensorSpec) (compute.RawTensor, error) {
 			"%s: tensor %q has shape %v; config.json asks for %v", t.shard.name, want.name, t.Shape, want.shape())
 	}
 	dtype, ok := fileDTypes[t.DType]
-	if !ok {
+	_, quantised := dtype.Quant()
+	if !ok || quantised && want.cols == 0 {
 		return compute.RawTensor{}, infer.Errorf(infer.CodeInvalid, want.name,
-			"%s: tensor %q has element type %s; supported: F32, F16, BF16", t.shard.name, want.name, t.DType)
+			"%s: tensor %q has element type %s; supported: F32, F16, BF16, and of matrices Q8_0, Q4_0, Q4_K, Q5_K, Q6_K", t.shard.name, want.name, t.DType)
 	}
 	raw := compute.RawTensor{Name: want.name, DType: dtype, Rows: want.rows, Cols: want.cols, Data: t.Data}
 	if want.cols == 0 {
@@ -126,7 +131,7 @@ func (l *loader) load(it item) (err error) {
 	l.scratch = l.scratch[:0]
 	var size int64
 	for i, spec := range it.parts {
-		if parts[i], err = l.part(spec, it.matrix != nil); err != nil {
+		if parts[i], err = l.part(spec, it); err != nil {
 			return err
 		}
 		size += int64(len(l.checkpoint.tensors[spec.name].Data))
@@ -166,7 +171,7 @@ func (l *loader) vector(it item, parts []compute.RawTensor) (compute.Vector, err
 
 // part returns one tensor's bytes, known to be readable, in the element type
 // that the backend is to hold.
-func (l *loader) part(spec tensorSpec, isMatrix bool) (compute.RawTensor, error) {
+func (l *loader) part(spec tensorSpec, it item) (compute.RawTensor, error) {
 	t, err := l.checkpoint.find(spec)
 	if err != nil {
 		return t, err
@@ -179,8 +184,11 @@ func (l *loader) part(spec tensorSpec, isMatrix bool) (compute.RawTensor, error)
 	if heads := l.checkpoint.tensors[spec.name].pairedHeads; heads > 0 {
 		t.Data = l.inScratch(len(t.Data), func(dst []byte) []byte { return appendUnpaired(dst, t.Data, spec.rows, heads) })
 	}
-	if !isMatrix || t.DType == l.dtype {
+	if it.matrix == nil || isQuantised(t.DType) {
 		return t, nil
+	}
+	if t.Quantize = l.quantizeTo(it, t.Cols); t.Quantize != compute.F32 || t.DType == l.dtype || isQuantised(l.dtype) {
+		return t, nil // the file's own values
 	}
 	t.Data = l.inScratch(t.Rows*t.Cols*l.dtype.Size(), func(dst []byte) []byte {
 		dst, err = appendConverted(dst, t, l.dtype)
@@ -188,6 +196,25 @@ func (l *loader) part(spec tensorSpec, isMatrix bool) (compute.RawTensor, error)
 	})
 	t.DType = l.dtype
 	return t, err
+}
+
+func isQuantised(d compute.DType) bool {
+	_, ok := d.Quant()
+	return ok
+}
+
+// quantizeTo returns what an item's matrix of cols columns is to be quantised to at
+// load, F32 for nothing. Where four bits are asked for, the matrices over the
+// vocabulary get eight: every token passes through both.
+func (l *loader) quantizeTo(it item, cols int) compute.DType {
+	to, ok := l.quantize.Quant()
+	switch {
+	case !ok || it.role == router || cols%to.Elements() != 0:
+		return compute.F32
+	case it.role == vocabulary:
+		return compute.Q8_0
+	}
+	return l.quantize
 }
 
 // inScratch returns what add appends to the scratch memory: about size bytes.

@@ -15,8 +15,13 @@ type Options struct {
 	Backend compute.Backend
 
 	// DType is the element type of the weights in memory: auto (that of the
-	// checkpoint), float32, float16 or bfloat16.
+	// checkpoint), float32, float16 or bfloat16. Quantised weights stay as they are.
 	DType string
+	// Quantization is what weights that are not quantised yet are quantised to at
+	// load: q8_0, q4_0, or "" (nothing). With q4_0 the embedding table and the output
+	// matrix get q8_0; norms, biases and routers of experts are left alone, and so
+	// are rows whose length is no multiple of 32.
+	Quantization string
 	// KVCacheDType is that of keys and values: auto (float32) or one of the three.
 	KVCacheDType string
 	// MaxModelLen is the context length in tokens: 0 = the config's
@@ -126,7 +131,11 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 	if err := m.resolve(c, items, o, bytes); err != nil {
 		return err
 	}
-	l := &loader{checkpoint: c, backend: m.backend, dtype: m.dtype, progress: o.Progress, total: bytes}
+	quantize, err := resolveQuantization(o.Quantization)
+	if err != nil {
+		return err
+	}
+	l := &loader{checkpoint: c, backend: m.backend, dtype: m.dtype, quantize: quantize, progress: o.Progress, total: bytes}
 	if err := l.run(items); err != nil {
 		return err
 	}
@@ -134,6 +143,9 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 		m.weights.lmHead = m.weights.embed
 	}
 	m.numParameters = elements
+	if quantize != compute.F32 && !isQuantised(m.dtype) {
+		m.dtype = quantize
+	}
 	return nil
 }
 

@@ -49,7 +49,17 @@ type item struct {
 	matrix *compute.Matrix
 	vector *compute.Vector
 	offset float32 // added to the elements of a vector
+	role   role    // of a matrix
 }
+
+// role is what quantisation at load has to know of a matrix.
+type role uint8
+
+const (
+	ofLayer    role = iota // one of many
+	vocabulary             // has a row for every token
+	router                 // chooses experts: small, and every error is a wrong choice
+)
 
 // itemList gathers items of a config.
 type itemList struct {
@@ -57,13 +67,14 @@ type itemList struct {
 	items []item
 }
 
-// matrix adds a matrix of parts that have cols columns.
-func (l *itemList) matrix(to *compute.Matrix, cols int, parts ...tensorSpec) {
+// matrix adds a matrix of parts that have cols columns, and returns it.
+func (l *itemList) matrix(to *compute.Matrix, cols int, parts ...tensorSpec) *item {
 	for i := range parts {
 		parts[i].cols = cols
 		parts[i].name += ".weight"
 	}
 	l.items = append(l.items, item{parts: parts, matrix: to})
+	return &l.items[len(l.items)-1]
 }
 
 // norm adds the weight of a norm over n elements.
@@ -82,7 +93,7 @@ func (l *itemList) bias(to *compute.Vector, parts ...tensorSpec) {
 // items lists what has to be loaded, in the order of use.
 func (w *weights) items(c *Config) []item {
 	l := &itemList{Config: c}
-	l.matrix(&w.embed, c.HiddenSize, tensorSpec{name: c.Tensors.Embedding, rows: c.VocabSize})
+	l.matrix(&w.embed, c.HiddenSize, tensorSpec{name: c.Tensors.Embedding, rows: c.VocabSize}).role = vocabulary
 	w.layers = make([]layer, c.NumLayers)
 	for i := range w.layers {
 		w.layers[i].attentionItems(l, i)
@@ -90,7 +101,7 @@ func (w *weights) items(c *Config) []item {
 	}
 	l.norm(&w.norm, c.Tensors.FinalNorm, c.HiddenSize)
 	if !c.TieWordEmbeddings {
-		l.matrix(&w.lmHead, c.HiddenSize, tensorSpec{name: c.Tensors.Head, rows: c.VocabSize})
+		l.matrix(&w.lmHead, c.HiddenSize, tensorSpec{name: c.Tensors.Head, rows: c.VocabSize}).role = vocabulary
 	}
 	return l.items
 }
@@ -145,7 +156,7 @@ func (w *layer) expertItems(l *itemList, i int) {
 	w.experts = &compute.Experts{
 		GateUp: make([]compute.Matrix, e.Num), Down: make([]compute.Matrix, e.Num), PerToken: e.PerToken, Normalize: e.Normalize,
 	}
-	l.matrix(&w.experts.Router, l.HiddenSize, tensorSpec{name: names.OfLayer(i, names.Router), rows: e.Num})
+	l.matrix(&w.experts.Router, l.HiddenSize, tensorSpec{name: names.OfLayer(i, names.Router), rows: e.Num}).role = router
 	for x := range e.Num {
 		l.matrix(&w.experts.GateUp[x], l.HiddenSize,
 			tensorSpec{name: names.OfExpert(i, x, names.ExpertGate), rows: e.IntermediateSize},

@@ -226,7 +226,7 @@ func templateSource(given string) (string, error) {
 func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress) (*model.Model, error) {
 	defer show.stop()
 	o := model.Options{
-		Backend: backend, DType: cfg.Model.DType, KVCacheDType: cfg.Scheduler.KVCacheDType,
+		Backend: backend, DType: cfg.Model.DType, Quantization: cfg.Model.Quantization, KVCacheDType: cfg.Scheduler.KVCacheDType,
 		BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
 		GenerationConfig: cfg.Model.GenerationConfig, Speculation: p.speculation, Progress: show.update,
 	}

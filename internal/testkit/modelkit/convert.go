@@ -19,7 +19,7 @@ type Files interface {
 }
 
 // ggmlTypes has ggml's numbers.
-var ggmlTypes = map[string]uint32{"F32": 0, "F16": 1, "BF16": 30}
+var ggmlTypes = map[string]uint32{"F32": 0, "F16": 1, "BF16": 30, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14}
 
 // ggufNames are the names of a Llama's tensors, of a layer and outside.
 var ggufNames = strings.NewReplacer(
@@ -44,7 +44,7 @@ type llamaConfig struct {
 }
 
 // ConvertLlama writes a folder's Llama as llama.cpp's converter does: matrices
-// in elements of the given type (and in F16 those whose rows its blocks do not
+// in elements of the given type (and in Q8_0 those whose rows its blocks do not
 // divide), q and k with the rows of a rotated pair side by side. The tokenizer
 // comes along if the folder has one.
 func ConvertLlama(tb testing.TB, f Files, dtype string) *GGUF {
@@ -86,8 +86,12 @@ func (g *GGUF) addTensor(tb testing.TB, c *llamaConfig, t safetensors.Tensor, dt
 	case strings.HasSuffix(t.Name, "k_proj.weight"):
 		values = pairRows(values, t.Shape, int(c.KVHeads))
 	}
-	if len(t.Shape) == 1 {
+	q, blocks := quantTypes[dtype]
+	switch {
+	case len(t.Shape) == 1:
 		dtype = "F32"
+	case blocks && t.Shape[1]%q.Elements() != 0:
+		dtype = "Q8_0"
 	}
 	own.Type, own.Data = ggmlTypes[dtype], encode(tb, values, dtype)
 	g.Tensors = append(g.Tensors, own)
@@ -125,6 +129,9 @@ func decode(tb testing.TB, t safetensors.Tensor) []float32 {
 // encode rounds values to elements of a type.
 func encode(tb testing.TB, values []float32, dtype string) (b []byte) {
 	require.Contains(tb, ggmlTypes, dtype)
+	if q, ok := quantTypes[dtype]; ok {
+		return appendBlocks(nil, q, values)
+	}
 	for _, v := range values {
 		switch dtype {
 		case "F32":

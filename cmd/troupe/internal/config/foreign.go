@@ -82,7 +82,6 @@ var foreignFlags = []foreign{
 	{name: "fingerprint-mode", arity: takesValue, accept: []string{"full"}, note: "system_fingerprint is the server's version"},
 	{name: "fingerprint-value", arity: takesValue, note: "system_fingerprint is the server's version"},
 
-	{name: "quantization", arity: takesValue, accept: []string{"none", "None"}, refuse: true, note: noteLater},
 	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, enum: logprobsModes, refuse: true, note: "raw_logprobs is what there is"},
 	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors", "gguf"}, enum: loadFormats, refuse: true, note: "only safetensors and GGUF files are read"},
 	{name: "download-dir", arity: takesValue, note: noteNoHub},
