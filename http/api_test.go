@@ -172,7 +172,6 @@ func TestSmallEndpoints(t *testing.T) {
 		{"BREW", "/version", "", 405, `{"error":{"message":"Method Not Allowed","type":"Method Not Allowed","param":null,"code":405,"reason":"invalid_request_error"}}`},
 		{"POST", "/v1/embeddings", `{}`, 501, `{"error":{"message":"/v1/embeddings is not supported by this version","type":"NotImplementedError","param":null,"code":501,"reason":"invalid_request_error"}}`},
 		{"POST", "/v1/embeddings", `{}`, 501, ""},
-		{"POST", "/v1/messages", `{}`, 501, ""},
 		{"GET", "/v1/models/nope", "", 404, ""},
 		{"GET", "/v1/models/fake", "", 200, ""},
 		{"GET", "/v1/models/org/alias", "", 200, ""},

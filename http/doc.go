@@ -1,9 +1,11 @@
-// Package http serves the OpenAI-shaped API over fiber: routes, bodies in and
-// out, server-sent events, authentication, and the watch for clients that left.
+// Package http serves the OpenAI-shaped API, and Anthropic's Messages, over fiber:
+// routes, bodies in and out, server-sent events, authentication, and the watch for
+// clients that left.
 //
-// It knows no actor and no model: a request becomes an [infer.Request] (package
-// openai does the conversion), goes to the [infer.Generator] of [Options], and
-// its [infer.Stream] is written out by the goroutine that owns the connection.
+// It knows no actor and no model: a request becomes an [infer.Request] (packages
+// openai and anthropic do the conversion), goes to the [infer.Generator] of
+// [Options], and its [infer.Stream] is written out by the goroutine that owns the
+// connection.
 //
 // Who owns which bytes: a body is read from the connection into memory of our own
 // that grows as bytes arrive and counts against a budget of all bodies (body.go,

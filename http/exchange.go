@@ -63,6 +63,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 	x.path = path[:min(len(path), maxLogPath)]
 	s.takeRequestID(ctx, x)
+	if x.isMessages() {
+		ctx.Response.Header.Set(headerMessagesID, x.name())
+	}
 	if !bytes.HasPrefix(ctx.Request.Header.Protocol(), []byte("HTTP/1.")) {
 		ctx.SetConnectionClose()
 		writeProblem(ctx, statusProblem(fasthttp.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1 and HTTP/1.0"))

@@ -90,7 +90,7 @@ func (r *keyring) find(h *fasthttp.RequestHeader) *key {
 	}
 	scheme, token, _ := strings.Cut(string(h.Peek(fiber.HeaderAuthorization)), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return nil
+		token = string(h.Peek(headerAPIKey)) // where Anthropic's clients have it; no key is empty
 	}
 	// Hashes have one length, and all keys are compared: the time taken tells nothing.
 	sum := sha256.Sum256([]byte(token))
@@ -131,6 +131,10 @@ func (s *Server) admin(h fiber.Handler) fiber.Handler {
 }
 
 func writeUnauthorized(ctx *fasthttp.RequestCtx) {
+	if exchangeOf(ctx).isMessages() {
+		writeProblem(ctx, statusProblem(fasthttp.StatusUnauthorized, "A valid API key is needed, as x-api-key or as Authorization: Bearer"))
+		return
+	}
 	writeJSON(ctx, fasthttp.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/troupe-llm/troupe/http/anthropic"
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
@@ -50,9 +51,15 @@ func statusProblem(status int, message string) openai.Problem {
 	return openai.Problem{Status: status, Type: http.StatusText(status), Reason: "invalid_request_error", Message: message}
 }
 
-// writeProblem replaces what has been written of a response by an error.
+// writeProblem replaces what has been written of a response by an error, in the form
+// of the API that was asked.
 func writeProblem(ctx *fasthttp.RequestCtx, p openai.Problem) {
 	ctx.Response.ResetBody()
+	if x := exchangeOf(ctx); x.isMessages() {
+		ctx.Response.Header.Set(headerMessagesID, x.name()) // a panic has taken it away
+		writeJSON(ctx, p.Status, anthropic.AppendError(nil, p, x.name()))
+		return
+	}
 	writeJSON(ctx, p.Status, p.AppendJSON(nil))
 }
 

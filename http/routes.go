@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/troupe-llm/troupe/http/anthropic"
 	"github.com/troupe-llm/troupe/http/openai"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
@@ -18,6 +19,7 @@ var generating = map[string]parse{
 	"/v1/chat/completions": openai.ParseChat,
 	"/v1/completions":      openai.ParseCompletion,
 	responsesPath:          openai.ParseResponse,
+	messagesPath:           anthropic.ParseMessage,
 }
 
 // addRoutes registers every endpoint. The template given to each is its label
@@ -44,9 +46,8 @@ func (s *Server) addRoutes(app *fiber.App) {
 	app.Get("/v1/models/*", matched("/v1/models/{model}"), s.model)
 	post("/tokenize", s.tokenize)
 	post("/detokenize", s.detokenize)
-	for _, path := range []string{"/v1/embeddings", "/v1/messages"} {
-		post(path, notImplemented(path))
-	}
+	post(countTokensPath, s.countTokens)
+	post("/v1/embeddings", notImplemented("/v1/embeddings"))
 
 	if s.opts.Inspector != nil {
 		get("/v1/requests", s.admin(s.listRequests))

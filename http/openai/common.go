@@ -15,7 +15,14 @@ type Call struct {
 	Request  *infer.Request
 	Reply    Reply
 	Response *Response // nil = not a call of POST /v1/responses
+	Writers  Writers   // nil = the answer has a form of this package
 	Ignored  []string  // names of fields without effect, a few; only with Profile.ListIgnored
+}
+
+// Writers makes the writers of an answer in the form of another API.
+type Writers interface {
+	NewBody() BodyWriter
+	NewStream() StreamWriter
 }
 
 // BodyWriter gathers the deltas of a request that is answered with one body.
@@ -42,7 +49,10 @@ type StreamWriter interface {
 
 // NewBody returns the writer of an answer that is not streamed.
 func (c *Call) NewBody() BodyWriter {
-	if c.Response != nil {
+	switch {
+	case c.Writers != nil:
+		return c.Writers.NewBody()
+	case c.Response != nil:
 		return c.NewResponseBody()
 	}
 	return c.Reply.NewCollector()
@@ -50,7 +60,10 @@ func (c *Call) NewBody() BodyWriter {
 
 // NewStream returns the writer of a streamed answer.
 func (c *Call) NewStream() StreamWriter {
-	if c.Response != nil {
+	switch {
+	case c.Writers != nil:
+		return c.Writers.NewStream()
+	case c.Response != nil:
 		return c.NewResponseStream()
 	}
 	return c.Reply.NewStream()

@@ -116,13 +116,7 @@ func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *obj
 		}
 		return toolChoice{none: true}
 	case raw == nil || word == "auto":
-		if !p.AutoToolChoice {
-			missing := "--enable-auto-tool-choice and --tool-call-parser"
-			if p.KnowsToolCalls {
-				missing = "--enable-auto-tool-choice"
-			}
-			o.fail(infer.CodeInvalid, "tool_choice", `"auto" tool choice requires %s to be set`, missing)
-		}
+		p.CheckAutoTools(o)
 	case word == "none":
 		return toolChoice{none: true}
 	case word == "required":
@@ -139,6 +133,18 @@ func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *obj
 		return toolChoice{forced: true, name: name}
 	}
 	return toolChoice{}
+}
+
+// CheckAutoTools fails if the server does not let the model decide to call tools.
+func (p *Profile) CheckAutoTools(o *Object) {
+	if p.AutoToolChoice {
+		return
+	}
+	missing := "--enable-auto-tool-choice and --tool-call-parser"
+	if p.KnowsToolCalls {
+		missing = "--enable-auto-tool-choice"
+	}
+	o.fail(infer.CodeInvalid, "tool_choice", `"auto" tool choice requires %s to be set`, missing)
 }
 
 func hasFunction(list []function, name string) bool {
