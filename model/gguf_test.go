@@ -89,7 +89,11 @@ func TestGGUFRefused(t *testing.T) {
 		{"heads in words", func(g *modelkit.GGUF) { g.Set("llama.attention.head_count", "six") }, `"llama.attention.head_count" is no integer`},
 		{"negative layers", func(g *modelkit.GGUF) { g.Set("llama.block_count", int32(-1)) }, `"llama.block_count" is no integer from 0`},
 		{"unequal heads", func(g *modelkit.GGUF) { g.Set("llama.attention.value_length", uint32(8)) }, "differs from the keys' 10"},
-		{"experts", func(g *modelkit.GGUF) { g.Set("llama.expert_count", uint32(8)) }, "mixtures of experts are not supported"},
+		{"experts", func(g *modelkit.GGUF) {
+			g.Set("general.architecture", "gemma2")
+			g.Set("gemma2.expert_count", uint32(8))
+		}, `is "gemma2", whose mixtures of experts are not supported; supported: llama, qwen2`},
+		{"how many experts", func(g *modelkit.GGUF) { g.Set("llama.expert_count", uint32(8)) }, "num_experts_per_tok is missing"},
 		{"scaling", func(g *modelkit.GGUF) { g.Set("llama.rope.scaling.type", "su") }, `"llama.rope.scaling.type" is "su"`},
 		{"rows that heads cannot share", func(g *modelkit.GGUF) { g.Set("llama.attention.head_count", uint32(14)) }, `tensor "blk.0.attn_q.weight" has 60 rows, which 14 heads`},
 		{"quantisation", func(g *modelkit.GGUF) {

@@ -36,7 +36,7 @@ type Architecture struct {
 // [Names.GGUF].
 type GGUF struct {
 	// Name is the value of general.architecture, and the prefix of metadata keys; ""
-	// if files of this architecture go by another's name.
+	// if files of this architecture are another's.
 	Name string
 	// Paired says that rows of q and k are stored with the two halves of a rotated
 	// pair side by side.
@@ -52,10 +52,11 @@ var all = []*Architecture{
 	&llama, &mistral, &mixtral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &phi3, &smolLM3,
 }
 
-// ByGGUF returns the architecture of a GGUF file, nil if it is not supported.
-func ByGGUF(name string) *Architecture {
+// ByGGUF returns the architecture of a GGUF file, with or without experts, nil if
+// it is not supported.
+func ByGGUF(name string, experts bool) *Architecture {
 	for _, a := range all {
-		if name != "" && a.GGUF.Name == name {
+		if name != "" && a.GGUF.Name == name && experts == (a.Tensors.Router != "") {
 			return a
 		}
 	}
@@ -66,7 +67,7 @@ func ByGGUF(name string) *Architecture {
 func GGUFNames() []string {
 	var names []string
 	for _, a := range all {
-		if a.GGUF.Name != "" {
+		if a.GGUF.Name != "" && !slices.Contains(names, a.GGUF.Name) {
 			names = append(names, a.GGUF.Name)
 		}
 	}

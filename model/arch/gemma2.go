@@ -25,8 +25,10 @@ var gemma2 = Architecture{
 		c.window(f, "sliding_window", func(i int) bool { return i%2 == 0 })
 	},
 	GGUF: GGUF{
-		Name:     "gemma2",
-		Members:  gemmaMembers,
+		Name: "gemma2",
+		Members: map[string]string{
+			"attention.sliding_window": "sliding_window", "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
+		},
 		Complete: func(m map[string]any) { gemmaComplete(m, 46) },
 	},
 }
@@ -41,12 +43,6 @@ func (c *Config) gemma(f *jsonfields.Fields) {
 	if !f.Bool("rms_norm_add_unit_offset", true) {
 		c.NormOffset = 0
 	}
-}
-
-var gemmaMembers = map[string]string{
-	"attention.sliding_window": "sliding_window",
-	"attn_logit_softcapping":   "attn_logit_softcapping",
-	"final_logit_softcapping":  "final_logit_softcapping",
 }
 
 // gemmaComplete adds what GGUF files of Gemma leave out: their norms have the

@@ -19,11 +19,11 @@ var gemma3 = Architecture{
 		c.localRope(f)
 	},
 	GGUF: GGUF{
-		Name:    "gemma3",
-		Members: gemmaMembers,
-		Complete: func(m map[string]any) {
-			gemmaComplete(m, 62)
+		Name: "gemma3",
+		Members: map[string]string{
+			"attention.sliding_window": "sliding_window", "rope.freq_base_swa": "rope_local_base_freq", "final_logit_softcapping": "final_logit_softcapping",
 		},
+		Complete: func(m map[string]any) { gemmaComplete(m, 62) },
 	},
 }
 

@@ -18,4 +18,8 @@ var mixtral = Architecture{
 			c.Layers[i].Sparse = true
 		}
 	},
+	GGUF: GGUF{
+		Name: "llama", Paired: true,
+		Members: map[string]string{"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"},
+	},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +52,15 @@ var tinyMembers = map[string]map[string]any{
 func NewTiny(tb testing.TB, architecture string, seed uint64) *Tiny {
 	tb.Helper()
 	require.Contains(tb, tinyMembers, architecture)
+	return newTiny(architecture, seed, nil)
+}
+
+// NewTinyMoE returns the tiny Qwen3Moe with experts in every layer.
+func NewTinyMoE(seed uint64) *Tiny {
+	return newTiny("Qwen3MoeForCausalLM", seed, map[string]any{"mlp_only_layers": []int{}})
+}
+
+func newTiny(architecture string, seed uint64, changes map[string]any) *Tiny {
 	m := &Tiny{Config: map[string]any{
 		"architectures": []string{architecture}, "hidden_act": "silu", "hidden_size": tinyHidden, "intermediate_size": tinyIntermediate,
 		"num_hidden_layers": tinyLayers, "num_attention_heads": tinyHeads, "num_key_value_heads": tinyKVHeads, "head_dim": tinyHeadDim,
@@ -58,6 +68,7 @@ func NewTiny(tb testing.TB, architecture string, seed uint64) *Tiny {
 		"tie_word_embeddings": false, "eos_token_id": 1,
 	}}
 	maps.Copy(m.Config, tinyMembers[architecture])
+	maps.Copy(m.Config, changes)
 	w := &weightMaker{tiny: m, rng: rand.New(rand.NewPCG(seed, 2)), architecture: architecture}
 	w.matrix("model.embed_tokens", tinyVocab, tinyHidden)
 	for l := range tinyLayers {
@@ -153,7 +164,7 @@ func (w *weightMaker) mlp(l int) {
 			w.matrix(p+"w2", tinyHidden, tinyExpertIntermediate)
 			w.matrix(p+"w3", tinyExpertIntermediate, tinyHidden)
 		}
-	case w.is("Qwen3Moe") && l != 1:
+	case w.is("Qwen3Moe") && !slices.Contains(w.tiny.Config["mlp_only_layers"].([]int), l):
 		w.matrix("mlp.gate", tinyExperts, tinyHidden)
 		for e := range tinyExperts {
 			w.gated(fmt.Sprintf("mlp.experts.%d.", e), tinyExpertIntermediate)

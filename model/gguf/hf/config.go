@@ -6,9 +6,15 @@ import (
 	"github.com/troupe-llm/troupe/model/gguf"
 )
 
-// ropeFactors is the tensor of what each frequency of the rotary embedding is
-// divided by.
-const ropeFactors = "rope_freqs.weight"
+// The tensors of what each frequency of the rotary embedding is divided by: those
+// of Llama 3, and those of longrope for short and long contexts.
+const (
+	ropeFactors  = "rope_freqs.weight"
+	shortFactors = "rope_factors_short.weight"
+	longFactors  = "rope_factors_long.weight"
+)
+
+var usedUp = []string{ropeFactors, shortFactors, longFactors}
 
 // Config returns config.json.
 func Config(f *gguf.File) ([]byte, error) {
@@ -18,7 +24,7 @@ func Config(f *gguf.File) ([]byte, error) {
 	}
 	m := &meta{file: f}
 	c := map[string]any{
-		"architectures":           []string{a.hf},
+		"architectures":           []string{a.Name},
 		"hidden_size":             m.requiredInt(prefix + "embedding_length"),
 		"intermediate_size":       m.requiredInt(prefix + "feed_forward_length"),
 		"num_hidden_layers":       m.requiredInt(prefix + "block_count"),
@@ -36,11 +42,13 @@ func Config(f *gguf.File) ([]byte, error) {
 	c["rms_norm_eps"] = m.float(prefix+"attention.layer_norm_rms_epsilon", 0)
 	heads(m, prefix, c)
 	rope(m, prefix, c)
-	if n := m.int(prefix+"expert_count", 0); n > 0 && a.config == nil {
-		m.fail(prefix+"expert_count", "is %d: mixtures of experts are not supported", n)
+	for key, member := range a.GGUF.Members {
+		if v, ok := m.number(prefix + key); ok {
+			c[member] = v
+		}
 	}
-	if a.config != nil {
-		a.config(m, prefix, c)
+	if a.GGUF.Complete != nil && m.err == nil {
+		a.GGUF.Complete(c)
 	}
 	if m.err != nil {
 		return nil, m.err
@@ -83,17 +91,20 @@ func rope(m *meta, prefix string, c map[string]any) {
 		c["partial_rotary_factor"] = float64(n) / float64(headDim)
 	}
 	switch kind := m.text(prefix+"rope.scaling.type", "none"); kind {
-	case "none", "":
+	case "none", "", "longrope": // the tensors say so
 	case "linear", "yarn":
 		c["rope_scaling"] = map[string]any{
 			"rope_type": kind, "factor": m.float(prefix+"rope.scaling.factor", 1),
 			"original_max_position_embeddings": m.int(prefix+"rope.scaling.original_context_length", c["max_position_embeddings"].(int)),
 		}
 	default:
-		m.fail(prefix+"rope.scaling.type", "is %q, which is not supported; supported: none, linear, yarn", clip(kind))
+		m.fail(prefix+"rope.scaling.type", "is %q, which is not supported; supported: none, linear, yarn, longrope", clip(kind))
 	}
 	if t, ok := m.file.Tensor(ropeFactors); ok {
 		c["rope_scaling"] = llama3(m, t)
+	}
+	if t, ok := m.file.Tensor(longFactors); ok {
+		c["rope_scaling"] = longrope(m, prefix, t)
 	}
 }
 

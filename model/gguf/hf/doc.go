@@ -3,7 +3,7 @@
 // the names and in the row order that Hugging Face gives them. So everything
 // behind a folder (configuration, forward pass, tokenizer, chat template) has
 // one source of each fact, and an architecture comes from both kinds of files
-// with one more row in the table of [architectures].
+// with the one description of package arch.
 //
 // Names of keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 package hf

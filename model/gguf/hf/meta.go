@@ -21,6 +21,13 @@ func (m *meta) fail(key, format string, args ...any) {
 	}
 }
 
+// failTensor records an error about a tensor.
+func (m *meta) failTensor(name, format string, args ...any) {
+	if m.err == nil {
+		m.err = infer.Errorf(infer.CodeInvalid, m.file.Name(), "%s: tensor %q %s", m.file.Name(), name, fmt.Sprintf(format, args...))
+	}
+}
+
 func (m *meta) has(key string) bool {
 	_, ok := m.file.Key(key)
 	return ok
@@ -68,6 +75,18 @@ func (m *meta) float(key string, absent float64) float64 {
 		return 0
 	}
 	return f
+}
+
+// number returns an integer or a floating-point number, whichever it is.
+func (m *meta) number(key string) (v any, ok bool) {
+	value, ok := m.file.Key(key)
+	if !ok {
+		return nil, false
+	}
+	if _, ok := value.Float(); ok {
+		return m.float(key, 0), true
+	}
+	return m.int(key, 0), true
 }
 
 func (m *meta) bool(key string, absent bool) bool {

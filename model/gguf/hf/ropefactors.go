@@ -43,6 +43,42 @@ func llama3(m *meta, t gguf.Tensor) map[string]any {
 	}
 }
 
+// longrope returns the rope_scaling of tensors of short and long factors.
+func longrope(m *meta, prefix string, long gguf.Tensor) map[string]any {
+	short, ok := m.file.Tensor(shortFactors)
+	if !ok {
+		m.failTensor(shortFactors, "is missing, but there is %q", longFactors)
+	}
+	s := map[string]any{
+		"rope_type": "longrope", "short_factor": floats(m, short), "long_factor": floats(m, long),
+		"original_max_position_embeddings": m.requiredInt(prefix + "rope.scaling.original_context_length"),
+	}
+	if factor := m.float(prefix+"rope.scaling.attn_factor", 0); factor != 0 {
+		s["attention_factor"] = factor
+	}
+	return s
+}
+
+// floats returns the elements of a vector of F32.
+func floats(m *meta, t gguf.Tensor) []float64 {
+	if m.err == nil && (t.Type != gguf.F32 || len(t.Shape) != 1) {
+		m.failTensor(t.Name, "has type %v and shape %d; expected a vector of F32", t.Type, t.Shape)
+	}
+	if m.err != nil {
+		return nil
+	}
+	out := make([]float64, len(t.Data)/4)
+	for i := range out {
+		v := float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		if v-v != 0 { // JSON knows neither NaN nor infinities
+			m.failTensor(t.Name, "holds %g at %d", v, i)
+			return nil
+		}
+		out[i] = v
+	}
+	return out
+}
+
 // llama3Factor is what a frequency in radians per position is divided by.
 func llama3Factor(frequency, factor float64) float64 {
 	turns := originalContext * frequency / (2 * math.Pi)

@@ -1,10 +1,12 @@
 package hf
 
 import (
-	"strconv"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/arch"
 	"github.com/troupe-llm/troupe/model/gguf"
 )
 
@@ -17,8 +19,13 @@ type Tensor struct {
 	PairedHeads int
 }
 
-// Tensors returns the file's tensors. One whose name the architecture does not
-// have keeps it; those that [Config] has used up are left out.
+// maxTensors bounds what a file's tensors of all experts are cut into: room for
+// 1024 experts in 80 layers.
+const maxTensors = 1 << 18
+
+// Tensors returns the file's tensors; one that holds the weights of all experts
+// as a tensor for each of them. One whose name the architecture does not have
+// keeps it; those that [Config] has used up are left out.
 func Tensors(f *gguf.File) ([]Tensor, error) {
 	a, prefix, err := find(f)
 	if err != nil {
@@ -32,42 +39,57 @@ func Tensors(f *gguf.File) ([]Tensor, error) {
 	}
 	list := make([]Tensor, 0, len(f.Tensors()))
 	for _, t := range f.Tensors() {
-		if t.Name == ropeFactors {
+		if slices.Contains(usedUp, t.Name) {
 			continue
 		}
-		role, name := a.rename(t.Name)
+		role, name := rename(a, t.Name)
 		own := Tensor{Tensor: t}
 		own.Name = name
-		switch {
-		case a.paired && role == "attn_q":
+		paired := a.GGUF.Paired && (role == "attn_q" || role == "attn_k")
+		if paired {
 			own.PairedHeads = numHeads
-		case a.paired && role == "attn_k":
-			own.PairedHeads = numKVHeads
+			if role == "attn_k" {
+				own.PairedHeads = numKVHeads
+			}
 		}
-		if n := own.PairedHeads; n > 0 && t.Shape[0]%(2*n) != 0 || n == 0 && a.paired && (role == "attn_q" || role == "attn_k") {
+		if n := own.PairedHeads; n > 0 && t.Shape[0]%(2*n) != 0 || n == 0 && paired {
 			return nil, infer.Errorf(infer.CodeInvalid, f.Name(),
 				"%s: tensor %q has %d rows, which %d heads cannot share in pairs", f.Name(), t.Name, t.Shape[0], n)
 		}
-		list = append(list, own)
+		if !strings.Contains(name, "%d") {
+			list = append(list, own)
+		} else if list = appendExperts(list, own); len(list) > maxTensors {
+			return nil, infer.Errorf(infer.CodeInvalid, f.Name(), "%s: there are more than %d tensors of experts", f.Name(), maxTensors)
+		}
 	}
 	return list, nil
 }
 
 // rename returns a tensor's name in the other layout, and its role within a layer.
-func (a *architecture) rename(name string) (role, renamed string) {
+func rename(a *arch.Architecture, name string) (role, renamed string) {
 	base, suffix := name, ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		base, suffix = name[:i], name[i:]
 	}
-	if to, ok := outside[base]; ok {
-		return "", to + suffix
+	if to, ok := a.Tensors.GGUF(base); ok {
+		return base[strings.LastIndexByte(base, '.')+1:], to + suffix
 	}
-	rest, ok := strings.CutPrefix(base, "blk.")
-	number, role, dotted := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(number)
-	to, known := a.layer[role]
-	if !ok || !dotted || err != nil || !known || strconv.Itoa(n) != number {
-		return "", name
+	return "", strings.ReplaceAll(name, "%", "")
+}
+
+// appendExperts cuts a tensor [experts, rows, columns] into one per expert. One of
+// another shape stays, under the name of the first: its shape will be refused.
+func appendExperts(list []Tensor, t Tensor) []Tensor {
+	form, n := t.Name, t.Shape[0]
+	if len(t.Shape) != 3 || n < 1 || n > maxTensors || len(t.Data)%n != 0 {
+		t.Name = fmt.Sprintf(form, 0)
+		return append(list, t)
 	}
-	return role, "model.layers." + number + "." + to + suffix
+	size := len(t.Data) / n
+	for e := range n {
+		one := t
+		one.Name, one.Shape, one.Data = fmt.Sprintf(form, e), t.Shape[1:], t.Data[e*size:(e+1)*size:(e+1)*size]
+		list = append(list, one)
+	}
+	return list
 }
