@@ -121,6 +121,22 @@ func testAttentionSchedules(t *testing.T, b compute.Backend) {
 	}
 }
 
+// testBlockSizes requires the same bits whatever the size of a block.
+func testBlockSizes(t *testing.T, b compute.Backend) {
+	r := newRand(t)
+	for _, d := range dtypes {
+		sc := newScene(r, sceneShape{heads: 4, kvHeads: 2, dim: 24, blockSize: 16, lengths: []int{3, 290}, dtype: d})
+		want, _ := sc.play(t, b, sc.tables(r, true), sc.mixed(50))
+		for _, size := range []int{1, 3, 8, 20, 32, 300} {
+			sc.kv.BlockSize, sc.kv.NumBlocks = size, 2+300/size
+			got, _ := sc.play(t, b, sc.tables(r, true), sc.mixed(50))
+			for q := range want {
+				requireSameBits(t, want[q], got[q], "blocks of ", size)
+			}
+		}
+	}
+}
+
 // testFreeAndReuse gives memory back and takes it again; what is new is zero or
 // at least usable, and the rest is untouched.
 func testFreeAndReuse(t *testing.T, b compute.Backend) {

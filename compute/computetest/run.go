@@ -50,6 +50,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 		{"Rope", testRope},
 		{"Attention", testAttention},
 		{"AttentionSchedules", testAttentionSchedules},
+		{"BlockSizes", testBlockSizes},
 		{"FreeAndReuse", testFreeAndReuse},
 		{"Fork", testFork},
 	}

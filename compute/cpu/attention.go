@@ -7,10 +7,10 @@ import (
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
 
-// spanPositions is how many positions of a context are weighed against each
-// other at a time, rounded up to whole blocks: their scores stay in the first
-// cache, and a long context is work for several threads.
-const spanPositions = 256
+// spanPositions is how many positions of a context are weighed against each other
+// at a time: their scores stay in the first cache, and a long context is work for
+// several threads.
+const spanPositions = kernels.ScoreStride - kernels.TileRows
 
 // attentionTask is causal attention of a batch. A column is one query head at
 // one position; columns of one sequence and key-value head, up to the tier's
@@ -30,7 +30,6 @@ type attentionTask struct {
 	layer    int
 	batch    *compute.Batch
 	group    int // query heads per key-value head
-	span     int // positions
 	padded   int // head_dim rounded up to whole tiles
 
 	panels []attentionPanel
@@ -48,6 +47,7 @@ type attentionTask struct {
 // c is head c%group of query c/group.
 type attentionPanel struct {
 	seq, head, from, to int
+	firstSpan, lastSpan int // its columns see spans firstSpan … lastSpan-1
 	first               int // its first unit; the others follow
 }
 
@@ -66,7 +66,6 @@ func (b *Backend) Attention(dst, qkv compute.Buffer, spec compute.AttentionSpec,
 	if t.dst.cols != spec.NumHeads*spec.HeadDim {
 		fail("Attention: %d columns for %+v", t.dst.cols, spec)
 	}
-	t.span = roundUp(spanPositions, t.kv.spec.BlockSize)
 	t.padded = t.kv.valueTiles * kernels.TileRows
 	t.listPanels()
 	t.listUnits()
@@ -83,7 +82,9 @@ func (t *attentionTask) listPanels() {
 		for head := range t.spec.NumKVHeads {
 			for i := range columns.panels {
 				from, to := columns.bounds(i)
-				t.panels = append(t.panels, attentionPanel{seq: s, head: head, from: from, to: to})
+				p := attentionPanel{seq: s, head: head, from: from, to: to}
+				p.firstSpan, p.lastSpan = t.spans(&p)
+				t.panels = append(t.panels, p)
 			}
 		}
 	}
@@ -114,7 +115,7 @@ func (t *attentionTask) windowStart(sees int) int {
 
 // spans returns the spans that the panel's columns see any of: from … to-1.
 func (t *attentionTask) spans(p *attentionPanel) (from, to int) {
-	return t.windowStart(t.context(p, p.from)) / t.span, (t.context(p, p.to-1) + t.span - 1) / t.span
+	return t.windowStart(t.context(p, p.from)) / spanPositions, (t.context(p, p.to-1) + spanPositions - 1) / spanPositions
 }
 
 // listUnits decides whether spans are units, and lists the units.
@@ -128,7 +129,7 @@ func (t *attentionTask) listUnits() {
 			t.units = append(t.units, attentionUnit{panel: i, span: allSpans})
 			continue
 		}
-		for span, to := t.spans(p); span < to; span++ {
+		for span := p.firstSpan; span < p.lastSpan; span++ {
 			t.units = append(t.units, attentionUnit{panel: i, span: span})
 		}
 	}
@@ -148,16 +149,15 @@ func (t *attentionTask) makeParts() {
 	t.parts = t.parts[:len(t.units)]
 	size := 0
 	for i := range t.panels {
-		from, to := t.spans(&t.panels[i])
-		size += (to - from) * (t.panels[i].to - t.panels[i].from) * t.padded
+		p := &t.panels[i]
+		size += (p.lastSpan - p.firstSpan) * (p.to - p.from) * t.padded
 	}
 	memory := t.memory.floats(size)
 	for i, u := range t.units {
 		p := &t.panels[u.panel]
 		n := (p.to - p.from) * t.padded
 		t.parts[i].out, memory = memory[:n:n], memory[n:]
-		from, to := t.spans(p)
-		t.left[u.panel].Store(int32(to - from))
+		t.left[u.panel].Store(int32(p.lastSpan - p.firstSpan))
 	}
 }
 
@@ -167,7 +167,7 @@ func (t *attentionTask) cut() (total int) {
 	for i := range t.units {
 		total += t.estimate(&t.units[i])
 	}
-	enough := min(max(total/(8*len(t.b.worker)), chunkNs/4), 2*chunkNs)
+	enough := min(max(total/(4*len(t.b.worker)), chunkNs/4), 2*chunkNs)
 	t.chunks = append(t.chunks[:0], 0)
 	ns := 0
 	for i := range t.units {
@@ -180,21 +180,20 @@ func (t *attentionTask) cut() (total int) {
 	return total
 }
 
-// estimate is a unit's time in nanoseconds of one thread: some 25 bytes of keys
+// estimate is a unit's time in nanoseconds of one thread: some 30 bytes of keys
 // and values come in one, and each score costs two products of a head and an
 // exponential.
 func (t *attentionTask) estimate(u *attentionUnit) int {
 	p := &t.panels[u.panel]
 	positions := t.context(p, p.to-1)
 	if u.span == allSpans {
-		from, _ := t.spans(p)
-		positions -= from * t.span
+		positions -= p.firstSpan * spanPositions
 	} else {
-		positions = min(positions-u.span*t.span, t.span)
+		positions = min(positions-u.span*spanPositions, spanPositions)
 	}
 	dim := t.spec.HeadDim
-	traffic := positions * dim * 2 * t.kv.format.Size() / 25
-	return 100 + max(traffic, (p.to-p.from)*positions*(2*dim+16)/32)
+	traffic := positions * dim * 2 * t.kv.format.Size() / 30
+	return 100 + max(traffic, (p.to-p.from)*positions*(2*dim+16)/40)
 }
 
 // run implements task.
@@ -203,10 +202,23 @@ func (t *attentionTask) run(chunk, index int) {
 	for i := t.chunks[chunk]; i < t.chunks[chunk+1]; i++ {
 		u := t.units[i]
 		p := panel{attentionTask: t, attentionPanel: &t.panels[u.panel], ws: ws}
+		if i+1 < t.chunks[chunk+1] {
+			p.next, p.nextSpan = t.unitStart(i + 1)
+		}
 		if u.span == allSpans {
 			p.all()
 		} else {
 			p.one(u, &t.parts[i])
 		}
 	}
+}
+
+// unitStart returns where unit i starts.
+func (t *attentionTask) unitStart(i int) (p *attentionPanel, span int) {
+	u := t.units[i]
+	p = &t.panels[u.panel]
+	if u.span == allSpans {
+		return p, p.firstSpan
+	}
+	return p, u.span
 }

@@ -156,16 +156,19 @@ type scratch struct {
 }
 
 // floats returns n elements with undefined values.
-func (s *scratch) floats(n int) []float32 {
-	if len(s.raw) < 4*n {
+func (s *scratch) floats(n int) []float32 { return floats(s.bytes(4 * n)) }
+
+// bytes returns n bytes with undefined values.
+func (s *scratch) bytes(n int) []byte {
+	if len(s.raw) < n {
 		// A failed unmap loses address space, nothing else.
 		_ = s.mem.free(s.raw)
 		s.raw = nil
-		b, err := s.mem.alloc(int64(4*n+n), "scratch memory") // a quarter in reserve: growing is rare
+		b, err := s.mem.alloc(int64(n+n/4), "scratch memory") // a quarter in reserve: growing is rare
 		if err != nil {
 			panic(err)
 		}
 		s.raw = b
 	}
-	return floats(s.raw)[:n]
+	return s.raw[:n]
 }

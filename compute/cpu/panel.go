@@ -16,10 +16,13 @@ type panel struct {
 	columns [widest]column
 	queries []float32 // [head_dim, columns]
 
+	// What the thread computes next, or nil:
+	next     *attentionPanel
+	nextSpan int
+
 	// The span at hand:
 	start, end int       // positions
-	scores     []float32 // [columns, stride], then the weights
-	stride     int
+	scores     []float32 // [columns, ScoreStride], then the weights
 }
 
 // column is one query head at one position.
@@ -37,9 +40,8 @@ func (p *panel) all() {
 	memory := p.ws.out.floats(2 * p.n() * p.padded)
 	sum, next := &p.ws.parts[0], &p.ws.parts[1]
 	sum.out, next.out = memory[:len(memory)/2], memory[len(memory)/2:]
-	first, end := p.spans(p.attentionPanel)
-	p.weigh(first, sum)
-	for span := first + 1; span < end; span++ {
+	p.weigh(p.firstSpan, sum)
+	for span := p.firstSpan + 1; span < p.lastSpan; span++ {
 		p.weigh(span, next)
 		p.fold(sum, next, span)
 	}
@@ -53,10 +55,9 @@ func (p *panel) one(u attentionUnit, part *partial) {
 	if p.left[u.panel].Add(-1) > 0 {
 		return
 	}
-	first, end := p.spans(p.attentionPanel)
-	parts := p.parts[p.first:][:end-first]
+	parts := p.parts[p.first:][:p.lastSpan-p.firstSpan]
 	for i := 1; i < len(parts); i++ {
-		p.fold(&parts[0], &parts[i], first+i)
+		p.fold(&parts[0], &parts[i], p.firstSpan+i)
 	}
 	p.finish(&parts[0])
 }
@@ -107,17 +108,18 @@ func (p *panel) finish(sum *partial) {
 
 // weigh computes one span's part of every column that sees any of it.
 func (p *panel) weigh(span int, part *partial) {
-	p.start = span * p.span
-	p.end = min(p.start+p.span, p.columns[p.n()-1].sees)
-	// A tile apart, so that rows do not fall on the same places of the cache.
-	p.stride = roundUp(p.end-p.start, kernels.TileRows) + kernels.TileRows
-	p.scores = p.ws.scores.floats(p.n() * p.stride)
-	p.score()
-	for j := p.firstSeeing(p.start); j < p.n(); j++ {
-		part.largest[j], part.total[j] = p.softmax(j)
+	p.start = span * spanPositions
+	p.end = min(p.start+spanPositions, p.columns[p.n()-1].sees)
+	p.scores = p.ws.scores.floats(p.n() * kernels.ScoreStride)
+	first := p.firstSeeing(p.start)
+	if p.kv.pieces() {
+		p.listPieces(span)
+	} else {
+		p.gather()
 	}
-	clear(part.out)
-	p.mix(part.out)
+	p.score()
+	p.softmax(part, first)
+	p.mix(part.out, first)
 }
 
 // firstSeeing returns the first column that sees position pos; those after it
@@ -133,68 +135,37 @@ func (p *panel) firstSeeing(pos int) int {
 // score fills scores[j][i] = query j · key start+i. Columns that see fewer
 // positions get scores they will not use.
 func (p *panel) score() {
-	g := &p.ws.gemm
-	*g = kernels.Gemm{X: p.queries, K: p.spec.HeadDim, NR: p.n(), W: p.kv.keysOf(p.layer, p.head), Format: p.kv.format}
-	if p.kv.spec.BlockSize%kernels.TileRows == 0 {
-		g.Tile = p.keyTiles()
-		g.Tiles, g.Out, g.LDO = len(g.Tile), p.scores, p.stride
-		g.Run(p.b.tier)
-		return
-	}
-	p.scoreRuns(g)
+	a := &p.ws.attend
+	a.Pieces, a.X, a.Out, a.Dim = p.ws.offsets, p.queries, p.scores, p.spec.HeadDim
+	a.NR, a.Positions, a.Format = p.n(), p.end-p.start, p.kv.format
+	a.Scores(p.b.tier)
 }
 
-// keyTiles lists where the span's keys are, for blocks that are whole tiles.
-func (p *panel) keyTiles() []int64 {
-	perBlock := p.kv.spec.BlockSize / kernels.TileRows
-	tiles := p.ws.offsets[:0]
-	for i := p.start / kernels.TileRows; i < kernels.NumTiles(p.end); i++ {
-		slotTile := int(p.seq.BlockTable[i/perBlock])*perBlock + i%perBlock
-		tiles = append(tiles, p.kv.keyOffset(slotTile))
-	}
-	p.ws.offsets = tiles
-	return tiles
-}
-
-// scoreRuns is score for blocks that share tiles with others: tile by tile,
-// picking the lanes of the block.
-func (p *panel) scoreRuns(g *kernels.Gemm) {
-	size := p.kv.spec.BlockSize
-	for pos := p.start; pos < p.end; {
-		slot := int(p.seq.BlockTable[pos/size])*size + pos%size
-		lane := slot % kernels.TileRows
-		run := min(size-pos%size, kernels.TileRows-lane, p.end-pos)
-		p.ws.offsets = append(p.ws.offsets[:0], p.kv.keyOffset(slot/kernels.TileRows))
-		g.Tile, g.Tiles, g.Out, g.LDO = p.ws.offsets, 1, p.ws.edge[:], kernels.TileRows
-		g.Run(p.b.tier)
-		for j := range p.n() {
-			copy(p.scores[j*p.stride+pos-p.start:][:run], p.ws.edge[j*kernels.TileRows+lane:])
+// softmax turns the scores of the positions that each column sees into weights
+// that still have to be divided by their total, relative to the largest score;
+// columns before first see nothing of the span.
+// Positions before its window weigh 0. A column whose window starts after the span
+// gets a part that fold passes over.
+func (p *panel) softmax(part *partial, first int) {
+	n, width, lowest := p.n(), roundUp(p.end-p.start, kernels.TileRows), float32(math.Inf(-1))
+	last, scale := first, p.spec.Scale*math.Log2E
+	for ; last < n && p.columns[last].from < p.end; last++ {
+		c := &p.columns[last]
+		row := p.scores[last*kernels.ScoreStride:][:width]
+		if p.spec.SoftCap > 0 {
+			kernels.SoftCap(p.b.tier, row, p.spec.Scale, p.spec.SoftCap)
 		}
-		pos += run
+		fill(row[min(c.sees, p.end)-p.start:], lowest)
+		fill(row[:max(c.from-p.start, 0)], lowest)
 	}
-}
-
-// softmax turns row j's scores of the positions that column j sees into weights
-// that still have to be divided by their total, relative to the largest score.
-// Positions before its window weigh 0. One that sees nothing of the span gets a
-// part that fold passes over.
-func (p *panel) softmax(j int) (largest, total float32) {
-	c, lowest := &p.columns[j], float32(math.Inf(-1))
-	n := min(c.sees, p.end) - p.start
-	row := p.scores[j*p.stride:][:roundUp(n, kernels.TileRows)]
-	if c.from >= p.end {
-		clear(row)
-		return lowest, 0
-	}
-	scale := p.spec.Scale
 	if p.spec.SoftCap > 0 {
-		kernels.SoftCap(p.b.tier, row, scale, p.spec.SoftCap)
-		scale = 1
+		scale = math.Log2E
 	}
-	fill(row[n:], lowest)
-	fill(row[:max(c.from-p.start, 0)], lowest)
-	largest = kernels.ScaleMax(p.b.tier, row, scale)
-	return largest, kernels.ExpSum(p.b.tier, row, largest)
+	kernels.Softmax(p.b.tier, p.scores[first*kernels.ScoreStride:], last-first, kernels.ScoreStride, width, scale, part.largest[first:], part.total[first:])
+	for j := last; j < n; j++ {
+		clear(p.scores[j*kernels.ScoreStride:][:width])
+		part.largest[j], part.total[j] = lowest, 0
+	}
 }
 
 func fill(x []float32, v float32) {
@@ -203,80 +174,13 @@ func fill(x []float32, v float32) {
 	}
 }
 
-// mix adds the span's values, weighted: out[j] += Σ weight * value. What all
-// columns see is one product for the whole blocks and one for the rest; after
-// that the columns of each query, which see equally far, have products of their
-// own. The order of the additions is the same.
-func (p *panel) mix(out []float32) {
-	p.ws.gemm = kernels.Gemm{
-		W:     p.kv.valuesOf(p.layer, p.head),
-		Tiles: p.kv.valueTiles, TileBytes: p.kv.valueTile, LDO: p.padded,
-		Format: p.kv.format, Finish: kernels.Continue,
-	}
-	n, size, pos := p.n(), p.kv.spec.BlockSize, p.start
-	first := p.firstSeeing(p.start)
-	if first == 0 {
-		all := min(p.columns[0].sees, p.end)
-		if blocks := (all - pos) / size; blocks > 0 {
-			p.ws.gemm.Segment, p.ws.gemm.K = p.valueBlocks(pos/size, blocks), size
-			p.product(out, 0, n, pos, blocks*size)
-			pos += blocks * size
-		}
-		if all < p.end {
-			all -= (all - pos) % 2 // within a block, tiles of halves hold columns in pairs
-		}
-		p.mixPieces(out, 0, n, pos, all)
-		pos = all
-	}
-	for from := first; from < n && pos < p.end; {
-		to := from + 1
-		for to < n && p.columns[to].row == p.columns[from].row {
-			to++
-		}
-		p.mixPieces(out, from, to, pos, min(p.columns[from].sees, p.end))
-		from = to
-	}
-}
-
-// mixPieces adds the values of positions pos … end-1, block by block, to columns
-// from … to-1.
-func (p *panel) mixPieces(out []float32, from, to, pos, end int) {
-	size := p.kv.spec.BlockSize
-	for pos < end {
-		offset := pos % size
-		k := min(size-offset, end-pos)
-		p.ws.gemm.Segment, p.ws.gemm.K = p.valueBlocks(pos/size, 1), k
-		p.ws.gemm.Segment[0] += int64(kernels.ElemOffset(p.kv.format, offset, 0))
-		p.product(out, from, to, pos, k)
-		pos += k
-	}
-}
-
-// product runs the prepared product over k positions from pos on for columns
-// from … to-1.
-func (p *panel) product(out []float32, from, to, pos, k int) {
-	g := &p.ws.gemm
-	g.X, g.Out, g.NR = p.packWeights(from, to, pos, k), out[from*p.padded:], to-from
-	g.Run(p.b.tier)
-}
-
-// valueBlocks lists where the values of n blocks of the sequence are.
-func (p *panel) valueBlocks(first, n int) []int64 {
-	blocks := p.ws.offsets[:0]
-	for _, block := range p.seq.BlockTable[first : first+n] {
-		blocks = append(blocks, p.kv.valueOffset(int(block)))
-	}
-	p.ws.offsets = blocks
-	return blocks
-}
-
-// packWeights returns the panel [k, to-from] of weights of positions from pos on.
-func (p *panel) packWeights(from, to, pos, k int) []float32 {
-	weights := p.scores[from*p.stride+pos-p.start:]
-	if to-from == 1 {
-		return weights
-	}
-	packed := p.ws.probs.floats(k * (to - from))
-	kernels.PackPanel(p.b.tier, packed, weights, k, to-from, p.stride)
-	return packed
+// mix sets out[j] = Σ weight * value for columns from first on, the first that sees
+// any of the span. Those that see less of it than others have weights of zero for
+// the rest, and times zero values count for nothing, as the values of this step's
+// later positions are already stored.
+func (p *panel) mix(out []float32, first int) {
+	a := &p.ws.attend
+	a.Pieces = p.ws.offsets[kernels.NumTiles(p.end-p.start):]
+	a.X, a.Out, a.NR, a.LDO = p.scores[first*kernels.ScoreStride:], out[first*p.padded:], p.n()-first, p.padded
+	a.Values(p.b.tier)
 }

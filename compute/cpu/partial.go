@@ -5,9 +5,9 @@ import kernels "github.com/troupe-llm/troupe/kernels/cpu"
 // partial is what a span of the context, or several folded together, give to the
 // columns of a panel: softmax(scores)·values is out divided by total.
 type partial struct {
-	largest lanes     // per column: the largest score
-	total   lanes     // per column: Σ exp(score - largest)
-	out     []float32 // [columns, padded head_dim]: Σ exp(score - largest) * value
+	largest lanes     // per column: the largest score, in units of ln 2
+	total   lanes     // per column: Σ exp2(score - largest)
+	out     []float32 // [columns, padded head_dim]: Σ exp2(score - largest) * value
 }
 
 // lanes has a place for every column that a panel may have.
@@ -19,7 +19,7 @@ type lanes [kernels.TileRows]float32
 // of it and takes the part as it is.
 func (p *panel) fold(sum, part *partial, span int) {
 	var a, b lanes
-	start := span * p.span
+	start := span * spanPositions
 	first := p.firstSeeing(start)
 	for j := first; j < p.n(); j++ {
 		if p.columns[j].from >= start {
@@ -29,8 +29,8 @@ func (p *panel) fold(sum, part *partial, span int) {
 		a[j], b[j] = sum.largest[j]-largest, part.largest[j]-largest
 		sum.largest[j] = largest
 	}
-	kernels.ExpSum(p.b.tier, a[:], 0)
-	kernels.ExpSum(p.b.tier, b[:], 0)
+	kernels.Exp2(p.b.tier, a[:])
+	kernels.Exp2(p.b.tier, b[:])
 	for j := first; j < p.n(); j++ {
 		row, other := sum.out[j*p.padded:][:p.padded], part.out[j*p.padded:][:p.padded]
 		if p.columns[j].from >= start {

@@ -9,17 +9,18 @@ const widest = 12
 type workspace struct {
 	gemm    kernels.Gemm
 	qgemm   kernels.QGemm
+	attend  kernels.Attend
 	edge    [widest * kernels.TileRows]float32 // outputs of a tile that is not all used
 	queries scratch                            // [head_dim, columns]
-	scores  scratch                            // [columns, span rounded up]
-	probs   scratch                            // [span, columns]
-	offsets []int64                            // of tiles or blocks of one sequence
+	scores  scratch                            // [columns, ScoreStride]
+	copies  scratch                            // of pieces
+	offsets []int64                            // of pieces of the cache
 	out     scratch                            // of parts
 	rounded scratch                            // activations on their way to a panel
 	parts   [2]partial
 }
 
 func (w *workspace) init(mem *arena) {
-	w.queries.mem, w.scores.mem, w.probs.mem, w.out.mem = mem, mem, mem, mem
+	w.queries.mem, w.scores.mem, w.copies.mem, w.out.mem = mem, mem, mem, mem
 	w.rounded.mem = mem
 }

@@ -27,6 +27,60 @@ func gemmAsm(g *Gemm, t Tier) bool {
 	return true
 }
 
+// scoresAsm and valuesAsm run a on tier t and report whether t has assembly.
+func scoresAsm(a *Attend, t Tier) bool {
+	switch {
+	case t == Generic:
+		return false
+	case t == AVX512 && a.Format == F32:
+		scoresF32AVX512(a)
+	case t == AVX512 && a.Format == F16:
+		scoresF16AVX512(a)
+	case t == AVX512:
+		scoresBF16AVX512(a)
+	case a.Format == F32:
+		scoresF32AVX2(a)
+	case a.Format == F16:
+		scoresF16AVX2(a)
+	default:
+		scoresBF16AVX2(a)
+	}
+	return true
+}
+
+func valuesAsm(a *Attend, t Tier) bool {
+	switch {
+	case t == Generic:
+		return false
+	case t == AVX512 && a.Format == F32:
+		valuesF32AVX512(a)
+	case t == AVX512 && a.Format == F16:
+		valuesF16AVX512(a)
+	case t == AVX512:
+		valuesBF16AVX512(a)
+	default:
+		valuesThree(a)
+	}
+	return true
+}
+
+// valuesThree computes three queries at a time: the registers of AVX2 hold the
+// chains of no more.
+func valuesThree(a *Attend) {
+	part := *a
+	for j := 0; j < a.NR; j += 3 {
+		part.NR, part.X, part.Out = min(a.NR-j, 3), a.X[j*ScoreStride:], a.Out[j*a.LDO:]
+		switch a.Format {
+		case F32:
+			valuesF32AVX2(&part)
+		case F16:
+			valuesF16AVX2(&part)
+		case BF16:
+			valuesBF16AVX2(&part)
+		}
+	}
+}
+
 // packAsm packs the columns up to a multiple of four and returns how many.
 func packAsm(t Tier, dst, src []float32, k, nr, ld int) int {
 	quads := k / 4
@@ -165,22 +219,27 @@ func softCapAsm(t Tier, x []float32, inner, outer, limit float32) int {
 
 // The two below treat all of x and report whether t has assembly.
 
-func scaleMaxAsm(t Tier, x []float32, scale float32) (float32, bool) {
+func softmaxAsm(t Tier, x []float32, stride, n int, scale float32, largest, total []float32) bool {
+	rows, groups := len(largest), n/TileRows
 	switch t {
 	case AVX512:
-		return scaleMaxAVX512(&x[0], len(x)/TileRows, scale), true
+		softmaxAVX512(&x[0], rows, groups, 4*stride, scale, &largest[0], &total[0])
 	case AVX2:
-		return scaleMaxAVX2(&x[0], len(x)/TileRows, scale), true
+		softmaxAVX2(&x[0], rows, groups, 4*stride, scale, &largest[0], &total[0])
+	default:
+		return false
 	}
-	return 0, false
+	return true
 }
 
-func expSumAsm(t Tier, x []float32, shift float32) (float32, bool) {
+func exp2Asm(t Tier, x []float32) bool {
 	switch t {
 	case AVX512:
-		return expSumAVX512(&x[0], len(x)/TileRows, shift), true
+		exp2RowAVX512(&x[0], len(x)/TileRows)
 	case AVX2:
-		return expSumAVX2(&x[0], len(x)/TileRows, shift), true
+		exp2RowAVX2(&x[0], len(x)/TileRows)
+	default:
+		return false
 	}
-	return 0, false
+	return true
 }

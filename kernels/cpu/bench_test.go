@@ -98,8 +98,7 @@ func BenchmarkRows(b *testing.B) {
 			{"SumSquares", func() { cpu.SumSquares(tier, x) }},
 			{"ScaleMul", func() { cpu.ScaleMul(tier, dst, x, w, 0.5) }},
 			{"SiluMul", func() { cpu.SiluMul(tier, dst, x, w) }},
-			{"ScaleMax", func() { cpu.ScaleMax(tier, x, 1) }},
-			{"ExpSum", func() { copy(dst[:n], x); cpu.ExpSum(tier, dst[:n], 100) }},
+			{"Softmax", func() { copy(dst, rows); cpu.Softmax(tier, dst, 2, n, n, 0.1, x[:2], w[:2]) }},
 			{"PackPanel", func() { cpu.PackPanel(tier, dst, rows, n, 12, n) }},
 		} {
 			b.Run(fmt.Sprintf("%v/%s", tier, op.name), func(b *testing.B) {
@@ -109,6 +108,34 @@ func BenchmarkRows(b *testing.B) {
 					op.run()
 				}
 			})
+		}
+	}
+}
+
+// BenchmarkAttend reports the parts of attention over a span of 256 positions, for
+// two queries of 32 dimensions.
+func BenchmarkAttend(b *testing.B) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for _, tier := range cpu.Tiers() {
+		for _, f := range formats {
+			c := attendCase{f, 32, 2, 256}
+			scores, _ := c.keys(r)
+			values, _ := c.values(r)
+			rows, largest, total := normal(r, 2*cpu.ScoreStride), make([]float32, 2), make([]float32, 2)
+			for _, op := range []struct {
+				name string
+				run  func()
+			}{
+				{"Scores", func() { scores.Scores(tier) }},
+				{"Softmax", func() { cpu.Softmax(tier, rows, 2, cpu.ScoreStride, 256, 0.1, largest, total) }},
+				{"Values", func() { values.Values(tier) }},
+			} {
+				b.Run(fmt.Sprintf("%v/%v/%s", tier, f, op.name), func(b *testing.B) {
+					for b.Loop() {
+						op.run()
+					}
+				})
+			}
 		}
 	}
 }

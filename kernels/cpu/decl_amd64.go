@@ -14,6 +14,24 @@ func gemmF16AVX2(args *Gemm)
 func gemmBF16AVX2(args *Gemm)
 
 //go:noescape
+func scoresF32AVX2(args *Attend)
+
+//go:noescape
+func scoresF16AVX2(args *Attend)
+
+//go:noescape
+func scoresBF16AVX2(args *Attend)
+
+//go:noescape
+func valuesF32AVX2(args *Attend)
+
+//go:noescape
+func valuesF16AVX2(args *Attend)
+
+//go:noescape
+func valuesBF16AVX2(args *Attend)
+
+//go:noescape
 func sumSquaresAVX2(x *float32, groups int, acc *lanes)
 
 //go:noescape
@@ -35,10 +53,10 @@ func geluMulAVX2(dst, gate, up *float32, groups int)
 func softCapAVX2(x *float32, groups int, inner, outer, limit float32)
 
 //go:noescape
-func scaleMaxAVX2(x *float32, groups int, scale float32) float32
+func softmaxAVX2(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)
 
 //go:noescape
-func expSumAVX2(x *float32, groups int, shift float32) float32
+func exp2RowAVX2(x *float32, groups int)
 
 //go:noescape
 func gemmF32AVX512(args *Gemm)
@@ -48,6 +66,24 @@ func gemmF16AVX512(args *Gemm)
 
 //go:noescape
 func gemmBF16AVX512(args *Gemm)
+
+//go:noescape
+func scoresF32AVX512(args *Attend)
+
+//go:noescape
+func scoresF16AVX512(args *Attend)
+
+//go:noescape
+func scoresBF16AVX512(args *Attend)
+
+//go:noescape
+func valuesF32AVX512(args *Attend)
+
+//go:noescape
+func valuesF16AVX512(args *Attend)
+
+//go:noescape
+func valuesBF16AVX512(args *Attend)
 
 //go:noescape
 func sumSquaresAVX512(x *float32, groups int, acc *lanes)
@@ -71,10 +107,10 @@ func geluMulAVX512(dst, gate, up *float32, groups int)
 func softCapAVX512(x *float32, groups int, inner, outer, limit float32)
 
 //go:noescape
-func scaleMaxAVX512(x *float32, groups int, scale float32) float32
+func softmaxAVX512(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)
 
 //go:noescape
-func expSumAVX512(x *float32, groups int, shift float32) float32
+func exp2RowAVX512(x *float32, groups int)
 
 //go:noescape
 func packFour(dst, src *float32, quads, ldBytes, strideBytes int)

@@ -13,9 +13,10 @@
 //   - [Gemm]: out[j][r] is one chain of fused multiply-adds over k = 0, 1, 2, …
 //   - [QGemm]: sums of integers are exact, so their order is free; what they add to
 //     out[j][r] is one chain of fused multiply-adds over the blocks of columns.
-//   - sums over a row ([SumSquares], [ExpSum]): sixteen partial sums, element i
+//   - [Attend]: a score is one such chain, a weighted sum of values two.
+//   - sums over a row ([SumSquares], [Softmax]): sixteen partial sums, element i
 //     into sum i mod 16, then added pairwise in a fixed tree.
-//   - exponentials: one polynomial, with fused multiply-adds.
+//   - exponentials: one polynomial for e^x and one for 2^x, with fused multiply-adds.
 //
 // NaNs propagate through every kernel; their payload bits are not defined.
 //

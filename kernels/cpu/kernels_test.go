@@ -328,26 +328,3 @@ func TestRowKernelsTiersAgree(t *testing.T) {
 		}
 	}
 }
-
-func TestSoftmaxKernelsTiersAgree(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	for _, tier := range cpu.Tiers() {
-		for n := 1; n < 100; n++ {
-			x := normal(r, n)
-			for len(x)%cpu.TileRows != 0 {
-				x = append(x, float32(math.Inf(-1)))
-			}
-			want, got := append([]float32(nil), x...), append([]float32(nil), x...)
-			m := cpu.ScaleMax(cpu.Generic, want, 0.5)
-			require.Equal(t, m, cpu.ScaleMax(tier, got, 0.5))
-			requireSameBits(t, want, got, "ScaleMax")
-			require.Equal(t, cpu.ExpSum(cpu.Generic, want, m), cpu.ExpSum(tier, got, m))
-			requireSameBits(t, want, got, "ExpSum")
-			for _, v := range got[n:] {
-				require.Zero(t, v, "padding weighs nothing")
-			}
-		}
-		require.Panics(t, func() { cpu.ScaleMax(tier, make([]float32, 15), 1) })
-		require.Panics(t, func() { cpu.ExpSum(tier, nil, 1) })
-	}
-}

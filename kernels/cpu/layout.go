@@ -166,3 +166,15 @@ func StoreColumn(tile []byte, f Format, k int, v []float32) {
 		}
 	}
 }
+
+// CopyColumn copies column from of tile src to column to of tile dst, as it is.
+func CopyColumn(dst []byte, to int, src []byte, from int, f Format) {
+	dst, src = dst[ElemOffset(f, to, 0):], src[ElemOffset(f, from, 0):]
+	if f != BF16 {
+		copy(dst[:TileRows*f.Size()], src)
+		return
+	}
+	for lane := range TileRows {
+		dst[4*lane], dst[4*lane+1] = src[4*lane], src[4*lane+1]
+	}
+}

@@ -137,25 +137,97 @@ DATA expTable<>+928(SB)/8, $0xff800000ff800000
 DATA expTable<>+936(SB)/8, $0xff800000ff800000
 DATA expTable<>+944(SB)/8, $0xff800000ff800000
 DATA expTable<>+952(SB)/8, $0xff800000ff800000
+// exp2Min
+DATA expTable<>+960(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+968(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+976(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+984(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+992(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1000(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1008(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1016(SB)/8, $0xc2fe0000c2fe0000
+// exp2Shift
+DATA expTable<>+1024(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1032(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1040(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1048(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1056(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1064(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1072(SB)/8, $0x4b40007f4b40007f
+DATA expTable<>+1080(SB)/8, $0x4b40007f4b40007f
+// exp2P0
+DATA expTable<>+1088(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1096(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1104(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1112(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1120(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1128(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1136(SB)/8, $0x3920fdde3920fdde
+DATA expTable<>+1144(SB)/8, $0x3920fdde3920fdde
+// exp2P1
+DATA expTable<>+1152(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1160(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1168(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1176(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1184(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1192(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1200(SB)/8, $0x3aaf9f293aaf9f29
+DATA expTable<>+1208(SB)/8, $0x3aaf9f293aaf9f29
+// exp2P2
+DATA expTable<>+1216(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1224(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1232(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1240(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1248(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1256(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1264(SB)/8, $0x3c1d96a63c1d96a6
+DATA expTable<>+1272(SB)/8, $0x3c1d96a63c1d96a6
+// exp2P3
+DATA expTable<>+1280(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1288(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1296(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1304(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1312(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1320(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1328(SB)/8, $0x3d6357743d635774
+DATA expTable<>+1336(SB)/8, $0x3d6357743d635774
+// exp2P4
+DATA expTable<>+1344(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1352(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1360(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1368(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1376(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1384(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1392(SB)/8, $0x3e75fdee3e75fdee
+DATA expTable<>+1400(SB)/8, $0x3e75fdee3e75fdee
+// exp2P5
+DATA expTable<>+1408(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1416(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1424(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1432(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1440(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1448(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1456(SB)/8, $0x3f3172183f317218
+DATA expTable<>+1464(SB)/8, $0x3f3172183f317218
 // geluLinear
-DATA expTable<>+960(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+968(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+976(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+984(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+992(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+1000(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+1008(SB)/8, $0xbfcc422abfcc422a
-DATA expTable<>+1016(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1472(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1480(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1488(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1496(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1504(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1512(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1520(SB)/8, $0xbfcc422abfcc422a
+DATA expTable<>+1528(SB)/8, $0xbfcc422abfcc422a
 // geluCubic
-DATA expTable<>+1024(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1032(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1040(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1048(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1056(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1064(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1072(SB)/8, $0xbd922279bd922279
-DATA expTable<>+1080(SB)/8, $0xbd922279bd922279
-GLOBL expTable<>(SB), RODATA|NOPTR, $1088
+DATA expTable<>+1536(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1544(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1552(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1560(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1568(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1576(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1584(SB)/8, $0xbd922279bd922279
+DATA expTable<>+1592(SB)/8, $0xbd922279bd922279
+GLOBL expTable<>(SB), RODATA|NOPTR, $1600
 
 // func sumSquaresAVX2(x *float32, groups int, acc *lanes)
 TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-24
@@ -333,8 +405,8 @@ TEXT ·geluMulAVX2(SB), NOSPLIT, $0-32
 group:
 	VMOVUPS (AX), Y6
 	VMULPS Y6, Y6, Y0
-	VMOVUPS expTable<>+1024(SB), Y9
-	VFMADD213PS expTable<>+960(SB), Y0, Y9
+	VMOVUPS expTable<>+1536(SB), Y9
+	VFMADD213PS expTable<>+1472(SB), Y0, Y9
 	VMULPS Y6, Y9, Y0
 	VMAXPS Y0, Y14, Y0
 	VMINPS Y0, Y15, Y0
@@ -361,8 +433,8 @@ group:
 	VMOVUPS Y0, (DX)
 	VMOVUPS 32(AX), Y7
 	VMULPS Y7, Y7, Y1
-	VMOVUPS expTable<>+1024(SB), Y9
-	VFMADD213PS expTable<>+960(SB), Y1, Y9
+	VMOVUPS expTable<>+1536(SB), Y9
+	VFMADD213PS expTable<>+1472(SB), Y1, Y9
 	VMULPS Y7, Y9, Y1
 	VMAXPS Y1, Y14, Y1
 	VMINPS Y1, Y15, Y1
@@ -463,68 +535,58 @@ done:
 	VZEROUPPER
 	RET
 
-// func scaleMaxAVX2(x *float32, groups int, scale float32) float32
-TEXT ·scaleMaxAVX2(SB), NOSPLIT, $0-28
-	MOVQ x+0(FP), AX
-	MOVQ groups+8(FP), CX
-	VBROADCASTSS scale+16(FP), Y4
-	VMOVUPS expTable<>+896(SB), Y0
-	VMOVUPS expTable<>+896(SB), Y1
-	TESTQ CX, CX
-	JLE done
-group:
+// func softmaxAVX2(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)
+TEXT ·softmaxAVX2(SB), NOSPLIT, $0-56
+	MOVQ x+0(FP), BX
+	MOVQ rows+8(FP), DX
+	VBROADCASTSS scale+32(FP), Y4
+	MOVQ largest+40(FP), SI
+	MOVQ total+48(FP), DI
+	VMOVUPS expTable<>+960(SB), Y14
+	VMOVUPS expTable<>+1024(SB), Y15
+	VMOVUPS expTable<>+1088(SB), Y13
+row:
+	VMOVUPS expTable<>+896(SB), Y6
+	VMOVUPS expTable<>+896(SB), Y7
+	MOVQ BX, AX
+	MOVQ groups+16(FP), CX
+max:
 	VMULPS (AX), Y4, Y5
 	VMOVUPS Y5, (AX)
-	VMAXPS Y5, Y0, Y0
+	VMAXPS Y5, Y6, Y6
 	VMULPS 32(AX), Y4, Y5
 	VMOVUPS Y5, 32(AX)
-	VMAXPS Y5, Y1, Y1
+	VMAXPS Y5, Y7, Y7
 	ADDQ $64, AX
 	DECQ CX
-	JNZ group
-done:
-	VMAXPS Y1, Y0, Y0
+	JNZ max
+	VMAXPS Y7, Y6, Y0
 	VEXTRACTF128 $1, Y0, X1
 	VMAXPS X1, X0, X0
 	VPERMILPS $14, X0, X1
 	VMAXPS X1, X0, X0
 	VPERMILPS $1, X0, X1
 	VMAXSS X1, X0, X0
-	VMOVSS X0, ret+24(FP)
-	VZEROUPPER
-	RET
-
-// func expSumAVX2(x *float32, groups int, shift float32) float32
-TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
-	MOVQ x+0(FP), AX
-	MOVQ groups+8(FP), CX
-	VBROADCASTSS shift+16(FP), Y8
-	VMOVUPS expTable<>+0(SB), Y14
-	VMOVUPS expTable<>+64(SB), Y15
+	VMOVSS X0, (SI)
+	VBROADCASTSS X0, Y8
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	TESTQ CX, CX
-	JLE done
-group:
+	MOVQ BX, AX
+	MOVQ groups+16(FP), CX
+exp:
 	VMOVUPS (AX), Y0
 	VSUBPS Y8, Y0, Y0
 	VMAXPS Y0, Y14, Y0
-	VMINPS Y0, Y15, Y0
-	VMULPS expTable<>+128(SB), Y0, Y10
-	VCVTPS2DQ Y10, Y11
-	VCVTDQ2PS Y11, Y10
-	VFMADD231PS expTable<>+192(SB), Y10, Y0
-	VFMADD231PS expTable<>+256(SB), Y10, Y0
-	VMOVUPS expTable<>+320(SB), Y9
-	VFMADD213PS expTable<>+384(SB), Y0, Y9
-	VFMADD213PS expTable<>+448(SB), Y0, Y9
-	VFMADD213PS expTable<>+512(SB), Y0, Y9
-	VFMADD213PS expTable<>+576(SB), Y0, Y9
-	VFMADD213PS expTable<>+640(SB), Y0, Y9
-	VMULPS Y0, Y0, Y12
-	VFMADD213PS Y0, Y12, Y9
-	VADDPS expTable<>+704(SB), Y9, Y9
-	VPADDD expTable<>+768(SB), Y11, Y11
+	VADDPS Y15, Y0, Y11
+	VSUBPS Y15, Y11, Y10
+	VSUBPS Y10, Y0, Y0
+	VMOVAPS Y13, Y9
+	VFMADD213PS expTable<>+1152(SB), Y0, Y9
+	VFMADD213PS expTable<>+1216(SB), Y0, Y9
+	VFMADD213PS expTable<>+1280(SB), Y0, Y9
+	VFMADD213PS expTable<>+1344(SB), Y0, Y9
+	VFMADD213PS expTable<>+1408(SB), Y0, Y9
+	VFMADD213PS expTable<>+704(SB), Y0, Y9
 	VPSLLD $23, Y11, Y11
 	VMULPS Y11, Y9, Y0
 	VMOVUPS Y0, (AX)
@@ -532,30 +594,23 @@ group:
 	VMOVUPS 32(AX), Y1
 	VSUBPS Y8, Y1, Y1
 	VMAXPS Y1, Y14, Y1
-	VMINPS Y1, Y15, Y1
-	VMULPS expTable<>+128(SB), Y1, Y10
-	VCVTPS2DQ Y10, Y11
-	VCVTDQ2PS Y11, Y10
-	VFMADD231PS expTable<>+192(SB), Y10, Y1
-	VFMADD231PS expTable<>+256(SB), Y10, Y1
-	VMOVUPS expTable<>+320(SB), Y9
-	VFMADD213PS expTable<>+384(SB), Y1, Y9
-	VFMADD213PS expTable<>+448(SB), Y1, Y9
-	VFMADD213PS expTable<>+512(SB), Y1, Y9
-	VFMADD213PS expTable<>+576(SB), Y1, Y9
-	VFMADD213PS expTable<>+640(SB), Y1, Y9
-	VMULPS Y1, Y1, Y12
-	VFMADD213PS Y1, Y12, Y9
-	VADDPS expTable<>+704(SB), Y9, Y9
-	VPADDD expTable<>+768(SB), Y11, Y11
+	VADDPS Y15, Y1, Y11
+	VSUBPS Y15, Y11, Y10
+	VSUBPS Y10, Y1, Y1
+	VMOVAPS Y13, Y9
+	VFMADD213PS expTable<>+1152(SB), Y1, Y9
+	VFMADD213PS expTable<>+1216(SB), Y1, Y9
+	VFMADD213PS expTable<>+1280(SB), Y1, Y9
+	VFMADD213PS expTable<>+1344(SB), Y1, Y9
+	VFMADD213PS expTable<>+1408(SB), Y1, Y9
+	VFMADD213PS expTable<>+704(SB), Y1, Y9
 	VPSLLD $23, Y11, Y11
 	VMULPS Y11, Y9, Y1
 	VMOVUPS Y1, 32(AX)
 	VADDPS Y1, Y7, Y7
 	ADDQ $64, AX
 	DECQ CX
-	JNZ group
-done:
+	JNZ exp
 	VADDPS Y7, Y6, Y0
 	VEXTRACTF128 $1, Y0, X1
 	VADDPS X1, X0, X0
@@ -563,6 +618,58 @@ done:
 	VADDPS X1, X0, X0
 	VPERMILPS $1, X0, X1
 	VADDSS X1, X0, X0
-	VMOVSS X0, ret+24(FP)
+	VMOVSS X0, (DI)
+	ADDQ strideBytes+24(FP), BX
+	ADDQ $4, SI
+	ADDQ $4, DI
+	DECQ DX
+	JNZ row
+	VZEROUPPER
+	RET
+
+// func exp2RowAVX2(x *float32, groups int)
+TEXT ·exp2RowAVX2(SB), NOSPLIT, $0-16
+	MOVQ x+0(FP), AX
+	MOVQ groups+8(FP), CX
+	VMOVUPS expTable<>+960(SB), Y14
+	VMOVUPS expTable<>+1024(SB), Y15
+	VMOVUPS expTable<>+1088(SB), Y13
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Y0
+	VMAXPS Y0, Y14, Y0
+	VADDPS Y15, Y0, Y11
+	VSUBPS Y15, Y11, Y10
+	VSUBPS Y10, Y0, Y0
+	VMOVAPS Y13, Y9
+	VFMADD213PS expTable<>+1152(SB), Y0, Y9
+	VFMADD213PS expTable<>+1216(SB), Y0, Y9
+	VFMADD213PS expTable<>+1280(SB), Y0, Y9
+	VFMADD213PS expTable<>+1344(SB), Y0, Y9
+	VFMADD213PS expTable<>+1408(SB), Y0, Y9
+	VFMADD213PS expTable<>+704(SB), Y0, Y9
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(AX), Y1
+	VMAXPS Y1, Y14, Y1
+	VADDPS Y15, Y1, Y11
+	VSUBPS Y15, Y11, Y10
+	VSUBPS Y10, Y1, Y1
+	VMOVAPS Y13, Y9
+	VFMADD213PS expTable<>+1152(SB), Y1, Y9
+	VFMADD213PS expTable<>+1216(SB), Y1, Y9
+	VFMADD213PS expTable<>+1280(SB), Y1, Y9
+	VFMADD213PS expTable<>+1344(SB), Y1, Y9
+	VFMADD213PS expTable<>+1408(SB), Y1, Y9
+	VFMADD213PS expTable<>+704(SB), Y1, Y9
+	VPSLLD $23, Y11, Y11
+	VMULPS Y11, Y9, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
 	VZEROUPPER
 	RET

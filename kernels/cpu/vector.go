@@ -88,36 +88,48 @@ const (
 	geluCubic  = -0.07135481627260025
 )
 
-// ScaleMax multiplies x by scale in place and returns the largest product. The
-// length of x is a multiple of TileRows, > 0: pad with negative infinity. With
-// a NaN in x the result is not defined.
-func ScaleMax(t Tier, x []float32, scale float32) float32 {
-	checkPadded(x)
-	if m, ok := scaleMaxAsm(t, x, scale); ok {
-		return m
+// Softmax turns rows of scores, stride apart, into weights that still have to be
+// divided by their total: x[i] = exp2(x[i]*scale - largest), where largest is the
+// row's largest product. The first n elements of each row count, a multiple of
+// TileRows, > 0: pad with negative infinity, which becomes 0. Not all of a row may
+// be padding. With a NaN in a row its weights are not defined, but their total is
+// NaN.
+func Softmax(t Tier, x []float32, rows, stride, n int, scale float32, largest, total []float32) {
+	if !(rows >= 0 && n > 0 && n%TileRows == 0 && (rows == 0 || n <= stride && len(x) >= (rows-1)*stride+n)) {
+		panic(fmt.Sprintf("kernels/cpu: Softmax of %d rows of %d, %d apart, in %d", rows, n, stride, len(x)))
 	}
-	m := float32(math.Inf(-1))
-	for i := range x {
-		x[i] *= scale
-		m = max(m, x[i])
+	largest, total = largest[:rows], total[:rows]
+	if rows == 0 || softmaxAsm(t, x, stride, n, scale, largest, total) {
+		return
 	}
-	return m
+	for j := range rows {
+		total[j], largest[j] = softmaxRow(x[j*stride:][:n], scale)
+	}
 }
 
-// ExpSum sets x[i] = exp(x[i] - shift) and returns the sum. No x[i] may be above
-// shift. The length of x is a multiple of TileRows, > 0; padding of negative
-// infinity becomes 0.
-func ExpSum(t Tier, x []float32, shift float32) float32 {
-	checkPadded(x)
-	if sum, ok := expSumAsm(t, x, shift); ok {
-		return sum
+func softmaxRow(row []float32, scale float32) (total, largest float32) {
+	largest = float32(math.Inf(-1))
+	for i := range row {
+		row[i] *= scale
+		largest = max(largest, row[i])
 	}
 	var acc lanes
-	for i := range x {
-		x[i] = exp32(x[i] - shift)
-		acc[i%TileRows] += x[i]
+	for i := range row {
+		row[i] = exp2f(row[i] - largest)
+		acc[i%TileRows] += row[i]
 	}
-	return acc.sum()
+	return acc.sum(), largest
+}
+
+// Exp2 sets x[i] to two to the power of x[i], which must be below 128. The length
+// of x is a multiple of TileRows, > 0.
+func Exp2(t Tier, x []float32) {
+	checkPadded(x)
+	if !exp2Asm(t, x) {
+		for i := range x {
+			x[i] = exp2f(x[i])
+		}
+	}
 }
 
 func checkPadded(x []float32) {
@@ -164,4 +176,36 @@ func exp32(x float32) float32 {
 	p = fma32(p, float32(r*r), r)
 	p++
 	return float32(p * math.Float32frombits(uint32(int32(n)+127)<<23))
+}
+
+// Constants of exp2f: exp2(x) = 2^n * exp2(x-n), n = x rounded, and a polynomial
+// for the rest (Cephes exp2f). Adding exp2Shift leaves n+127 in the low bits, which
+// is 2^n's exponent.
+const (
+	exp2Min   = -127 // here 2^n is written as zero, and so is the result
+	exp2Shift = 3<<22 + 127
+	exp2Poly0 = 1.535336188319500e-4
+	exp2Poly1 = 1.339887440266574e-3
+	exp2Poly2 = 9.618437357674640e-3
+	exp2Poly3 = 5.550332471162809e-2
+	exp2Poly4 = 2.402264791363012e-1
+	exp2Poly5 = 6.931472028550421e-1
+)
+
+// exp2f is exp2 for float32 below 128 to about two units in the last place; the
+// result is 0 at about -126.5 and below.
+func exp2f(x float32) float32 {
+	if x != x {
+		return x
+	}
+	x = max(x, exp2Min)
+	shifted := x + exp2Shift
+	f := x - (shifted - exp2Shift)
+	p := fma32(exp2Poly0, f, exp2Poly1)
+	p = fma32(p, f, exp2Poly2)
+	p = fma32(p, f, exp2Poly3)
+	p = fma32(p, f, exp2Poly4)
+	p = fma32(p, f, exp2Poly5)
+	p = fma32(p, f, 1)
+	return float32(p * math.Float32frombits(math.Float32bits(shifted)<<23))
 }

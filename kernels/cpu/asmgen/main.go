@@ -22,6 +22,9 @@ func generate() map[string][]byte {
 		g := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
 		gemms(g, s)
 		files["gemm_"+s.file+"_amd64.s"] = g.bytes()
+		a := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
+		attends(a, s)
+		files["attend_"+s.file+"_amd64.s"] = a.bytes()
 		v := newFile(`#include "textflag.h"`)
 		constants(v)
 		rows(v, s)
@@ -48,6 +51,12 @@ func declare(f *file, s *isa) {
 		"gemmF32%s(args *Gemm)",
 		"gemmF16%s(args *Gemm)",
 		"gemmBF16%s(args *Gemm)",
+		"scoresF32%s(args *Attend)",
+		"scoresF16%s(args *Attend)",
+		"scoresBF16%s(args *Attend)",
+		"valuesF32%s(args *Attend)",
+		"valuesF16%s(args *Attend)",
+		"valuesBF16%s(args *Attend)",
 		"sumSquares%s(x *float32, groups int, acc *lanes)",
 		"scaleMul%s(dst, x, w *float32, groups int, scale float32)",
 		"scale%s(dst, x *float32, groups int, scale float32)",
@@ -55,8 +64,8 @@ func declare(f *file, s *isa) {
 		"siluMul%s(dst, gate, up *float32, groups int)",
 		"geluMul%s(dst, gate, up *float32, groups int)",
 		"softCap%s(x *float32, groups int, inner, outer, limit float32)",
-		"scaleMax%s(x *float32, groups int, scale float32) float32",
-		"expSum%s(x *float32, groups int, shift float32) float32",
+		"softmax%s(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)",
+		"exp2Row%s(x *float32, groups int)",
 	} {
 		f.line("")
 		f.line("//go:noescape")

@@ -26,6 +26,14 @@ var expConstants = []struct {
 	{"bias", 127},
 	{"sign", 1 << 31},
 	{"lowest", f32(math.Inf(-1))},
+	{"exp2Min", f32(-127)},
+	{"exp2Shift", f32(3<<22 + 127)},
+	{"exp2P0", f32(1.535336188319500e-4)},
+	{"exp2P1", f32(1.339887440266574e-3)},
+	{"exp2P2", f32(9.618437357674640e-3)},
+	{"exp2P3", f32(5.550332471162809e-2)},
+	{"exp2P4", f32(2.402264791363012e-1)},
+	{"exp2P5", f32(6.931472028550421e-1)},
 	{"geluLinear", f32(-1.5957691216057308)},
 	{"geluCubic", f32(-0.07135481627260025)},
 }
@@ -70,8 +78,8 @@ func rows(f *file, s *isa) {
 	k.siluMul()
 	k.geluMul()
 	k.softCap()
-	k.scaleMax()
-	k.expSum()
+	k.softmax()
+	k.exp2Row()
 }
 
 // loop writes a loop over the groups, part by part, and moves the cursors on.
@@ -94,8 +102,8 @@ func (k rowKernel) loop(body func(part int), cursors ...string) {
 func (k rowKernel) part(part int, base string) string { return mem(k.width*part, base) }
 
 // reduce combines the sixteen lanes in register first (and the next) to one
-// result, in the order of lanes.sum: 8 apart, 4 apart, 2 apart, neighbours. It
-// uses registers 0 and 1.
+// result in X0, in the order of lanes.sum: 8 apart, 4 apart, 2 apart, neighbours.
+// It uses registers 0 and 1.
 func (k rowKernel) reduce(op string, first int) {
 	if k.evex {
 		k.op("VEXTRACTF64X4", imm(1), k.reg(first), "Y1")
@@ -109,7 +117,6 @@ func (k rowKernel) reduce(op string, first int) {
 	k.op(op+"PS", "X1", "X0", "X0")
 	k.op("VPERMILPS", imm(1), "X0", "X1")
 	k.op(op+"SS", "X1", "X0", "X0")
-	k.op("VMOVSS", "X0", "ret+24(FP)")
 }
 
 func (k rowKernel) sumSquares() {
@@ -241,43 +248,105 @@ func (k rowKernel) softCap() {
 	k.end()
 }
 
-func (k rowKernel) scaleMax() {
-	k.function("scaleMax"+k.name, "(x *float32, groups int, scale float32) float32", 28)
-	k.op("MOVQ", "x+0(FP)", "AX")
-	k.op("MOVQ", "groups+8(FP)", "CX")
-	k.op("VBROADCASTSS", "scale+16(FP)", k.reg(4))
-	for part := range k.parts {
-		k.op("VMOVUPS", constant("lowest"), k.reg(part))
-	}
-	k.loop(func(part int) {
-		x := k.reg(5)
+// softmax turns rows of scores into weights, row by row: AX walks along one, BX
+// is its start. Registers 6 and 7 hold lanes of the largest score, then of the sum.
+func (k rowKernel) softmax() {
+	k.function("softmax"+k.name, "(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)", 56)
+	k.op("MOVQ", "x+0(FP)", "BX")
+	k.op("MOVQ", "rows+8(FP)", "DX")
+	k.op("VBROADCASTSS", "scale+32(FP)", k.reg(4))
+	k.op("MOVQ", "largest+40(FP)", "SI")
+	k.op("MOVQ", "total+48(FP)", "DI")
+	k.loadExp2()
+	k.label("row")
+	k.pass("max", "lowest", func(part int) {
+		x, largest := k.reg(5), k.reg(6+part)
 		k.op("VMULPS", k.part(part, "AX"), k.reg(4), x)
 		k.op("VMOVUPS", x, k.part(part, "AX"))
-		k.op("VMAXPS", x, k.reg(part), k.reg(part))
-	}, "AX")
-	k.reduce("VMAX", 0)
+		k.op("VMAXPS", x, largest, largest)
+	})
+	k.reduce("VMAX", 6)
+	k.op("VMOVSS", "X0", "(SI)")
+	k.op("VBROADCASTSS", "X0", k.reg(8))
+	k.pass("exp", "", k.exp2Group)
+	k.reduce("VADD", 6)
+	k.op("VMOVSS", "X0", "(DI)")
+	k.op("ADDQ", "strideBytes+24(FP)", "BX")
+	k.op("ADDQ", imm(4), "SI")
+	k.op("ADDQ", imm(4), "DI")
+	k.op("DECQ", "DX")
+	k.op("JNZ", "row")
 	k.end()
 }
 
-func (k rowKernel) expSum() {
-	k.function("expSum"+k.name, "(x *float32, groups int, shift float32) float32", 28)
+// pass is a loop over the groups of the row at BX, with registers 6 and 7 set to a
+// constant before, or to zero.
+func (k rowKernel) pass(label, start string, body func(part int)) {
+	for part := range k.parts {
+		if start == "" {
+			k.zero(k.file, k.reg(6+part))
+		} else {
+			k.op("VMOVUPS", constant(start), k.reg(6+part))
+		}
+	}
+	k.op("MOVQ", "BX", "AX")
+	k.op("MOVQ", "groups+16(FP)", "CX")
+	k.label(label)
+	for part := range k.parts {
+		body(part)
+	}
+	k.op("ADDQ", imm(64), "AX")
+	k.op("DECQ", "CX")
+	k.op("JNZ", label)
+}
+
+// exp2Group replaces a part of the group at AX by exp2(x - register 8) and adds it
+// to register 6+part.
+func (k rowKernel) exp2Group(part int) {
+	x := k.reg(part)
+	k.op("VMOVUPS", k.part(part, "AX"), x)
+	k.op("VSUBPS", k.reg(8), x, x)
+	k.exp2(part)
+	k.op("VMOVUPS", x, k.part(part, "AX"))
+	k.op("VADDPS", x, k.reg(6+part), k.reg(6+part))
+}
+
+func (k rowKernel) exp2Row() {
+	k.function("exp2Row"+k.name, "(x *float32, groups int)", 16)
 	k.op("MOVQ", "x+0(FP)", "AX")
 	k.op("MOVQ", "groups+8(FP)", "CX")
-	k.op("VBROADCASTSS", "shift+16(FP)", k.reg(8))
-	k.loadLimits()
-	for part := range k.parts {
-		k.zero(k.file, k.reg(6+part))
-	}
+	k.loadExp2()
 	k.loop(func(part int) {
 		x := k.reg(part)
 		k.op("VMOVUPS", k.part(part, "AX"), x)
-		k.op("VSUBPS", k.reg(8), x, x)
-		k.exp(part)
+		k.exp2(part)
 		k.op("VMOVUPS", x, k.part(part, "AX"))
-		k.op("VADDPS", x, k.reg(6+part), k.reg(6+part))
 	}, "AX")
-	k.reduce("VADD", 6)
 	k.end()
+}
+
+// loadExp2 puts exp2's limit and shift into registers 14 and 15, and its first
+// coefficient into 13.
+func (k rowKernel) loadExp2() {
+	k.op("VMOVUPS", constant("exp2Min"), k.reg(14))
+	k.op("VMOVUPS", constant("exp2Shift"), k.reg(15))
+	k.op("VMOVUPS", constant("exp2P0"), k.reg(13))
+}
+
+// exp2 replaces register part by two to its power, as exp2f does it. It uses
+// registers 9 to 11.
+func (k rowKernel) exp2(part int) {
+	x, p, n, shifted := k.reg(part), k.reg(9), k.reg(10), k.reg(11)
+	k.op("VMAXPS", x, k.reg(14), x)
+	k.op("VADDPS", k.reg(15), x, shifted)
+	k.op("VSUBPS", k.reg(15), shifted, n)
+	k.op("VSUBPS", n, x, x)
+	k.op("VMOVAPS", k.reg(13), p)
+	for _, c := range []string{"exp2P1", "exp2P2", "exp2P3", "exp2P4", "exp2P5", "one"} {
+		k.op("VFMADD213PS", constant(c), x, p)
+	}
+	k.op("VPSLLD", imm(23), shifted, shifted)
+	k.op("VMULPS", shifted, p, x)
 }
 
 // loadLimits puts exp's limits into registers 14 and 15: MAX and MIN return
