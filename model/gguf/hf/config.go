@@ -72,11 +72,14 @@ func heads(m *meta, prefix string, c map[string]any) {
 	c["num_attention_heads"] = n
 	c["num_key_value_heads"] = m.int(prefix+"attention.head_count_kv", n)
 	key := m.int(prefix+"attention.key_length", 0)
-	if key > 0 {
-		c["head_dim"] = key
-	}
 	if value := m.int(prefix+"attention.value_length", key); value != key {
 		m.fail(prefix+"attention.value_length", "is %d, which differs from the keys' %d: this is not supported", value, key)
+	}
+	if hidden := c["hidden_size"].(int); key == 0 && n > 0 && hidden%n == 0 {
+		key = hidden / n // whatever config.json would have left out
+	}
+	if key > 0 {
+		c["head_dim"] = key
 	}
 }
 
@@ -84,9 +87,6 @@ func heads(m *meta, prefix string, c map[string]any) {
 func rope(m *meta, prefix string, c map[string]any) {
 	c["rope_theta"] = m.float(prefix+"rope.freq_base", 10000)
 	headDim, _ := c["head_dim"].(int)
-	if n := c["num_attention_heads"].(int); headDim == 0 && n > 0 {
-		headDim = c["hidden_size"].(int) / n
-	}
 	if n := m.int(prefix+"rope.dimension_count", headDim); n != headDim && headDim > 0 {
 		c["partial_rotary_factor"] = float64(n) / float64(headDim)
 	}

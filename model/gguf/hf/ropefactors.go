@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/model/gguf"
 )
 
@@ -19,22 +18,15 @@ const (
 // llama3 returns the rope_scaling that gives the factors of t, which the
 // converter of llama.cpp writes for the scaling of Llama 3 alone.
 func llama3(m *meta, t gguf.Tensor) map[string]any {
-	factors := make([]float64, len(t.Data)/4)
-	largest := 1.0
-	for i := range factors {
-		factors[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
-		largest = max(largest, factors[i])
+	factors, largest := floats(m, t), 1.0
+	for _, f := range factors {
+		largest = max(largest, f)
 	}
 	theta := m.float(m.text("general.architecture", "")+".rope.freq_base", 10000)
 	for i, have := range factors {
 		want := llama3Factor(math.Pow(theta, -float64(i)/float64(len(factors))), largest)
-		if t.Type != gguf.F32 || len(t.Shape) != 1 || !(math.Abs(have-want) <= 1e-4*want) {
-			if m.err == nil {
-				m.err = infer.Errorf(infer.CodeInvalid, m.file.Name(),
-					"%s: tensor %q of type %v and shape %d does not hold the factors of Llama 3's rope scaling (element %d is %g, expected %g): others are not supported",
-					m.file.Name(), t.Name, t.Type, t.Shape, i, have, want)
-			}
-			break
+		if !(math.Abs(have-want) <= 1e-4*want) {
+			m.failTensor(t.Name, "does not hold the factors of Llama 3's rope scaling (element %d is %g, expected %g): others are not supported", i, have, want)
 		}
 	}
 	return map[string]any{
@@ -59,10 +51,13 @@ func longrope(m *meta, prefix string, long gguf.Tensor) map[string]any {
 	return s
 }
 
+// maxFactors bounds the rotated pairs of a head.
+const maxFactors = 1 << 12
+
 // floats returns the elements of a vector of F32.
 func floats(m *meta, t gguf.Tensor) []float64 {
-	if m.err == nil && (t.Type != gguf.F32 || len(t.Shape) != 1) {
-		m.failTensor(t.Name, "has type %v and shape %d; expected a vector of F32", t.Type, t.Shape)
+	if t.Type != gguf.F32 || len(t.Shape) != 1 || t.Shape[0] > maxFactors {
+		m.failTensor(t.Name, "has type %v and shape %d; expected a vector of F32 of at most %d elements", t.Type, t.Shape, maxFactors)
 	}
 	if m.err != nil {
 		return nil
