@@ -10,7 +10,7 @@ import (
 // breakdown is what a sequence keeps to say where its time went; nil = it is not asked.
 type breakdown struct {
 	account metrics.Account // the batcher's that has the sequence; nobody else looks into it
-	gaps    metrics.Gaps
+	gaps    *metrics.Gaps   // nil = no gap yet: those that wait need no room for any
 	grammar int64         // nanoseconds that compiling the form of its output took
 	lapse   metrics.Lapse // of the outputs so far
 }
@@ -42,9 +42,13 @@ func (b *breakdown) note(m *SequenceOutput) {
 }
 
 func (b *breakdown) observeGap(ns int64) {
-	if b != nil {
-		b.gaps.Observe(ns)
+	if b == nil {
+		return
 	}
+	if b.gaps == nil {
+		b.gaps = new(metrics.Gaps)
+	}
+	b.gaps.Observe(ns)
 }
 
 // result returns the breakdown of a sequence that has finished, nil if it is off or the

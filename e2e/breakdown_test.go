@@ -4,12 +4,17 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/require"
 )
 
@@ -148,6 +153,39 @@ func TestMetricsOfEachChoice(t *testing.T) {
 	require.EqualValues(t, 12, timings["predicted_n"])
 	require.InDelta(t, m["queue_time_ms"].(float64)/1000, bill["queue_time"].(float64), 1e-9)
 	require.InDelta(t, bill["total_time"].(float64), bill["prompt_time"].(float64)+bill["completion_time"].(float64), 1e-9)
+}
+
+// TestClientsWithEveryKindOfMetrics: SDKs read answers with fields that they do not know,
+// and the numbers reach who asks for them.
+func TestClientsWithEveryKindOfMetrics(t *testing.T) {
+	s := serve(t, "--enable-per-request-metrics", "--enable-metrics-breakdown", "--enable-per-choice-metrics", "--metrics-spelling", "vllm,llama-server,groq",
+		"--spec-method", "ngram", "--per-request-spec-decode-metrics", "detailed", "--enable-prompt-tokens-details")
+	cmd := exec.Command("node", "metrics.mjs")
+	cmd.Dir = "clients"
+	cmd.Env = append(os.Environ(), "TROUPE_URL="+s.URL)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "ok\n", string(out))
+
+	c := openai.NewClient(option.WithBaseURL(s.URL+"/v1"), option.WithAPIKey("unused"), option.WithMaxRetries(0))
+	stream := c.Chat.Completions.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
+		Model: "understudy", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")}, N: openai.Int(2), MaxTokens: openai.Int(8),
+		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+	})
+	acc := openai.ChatCompletionAccumulator{}
+	var last openai.ChatCompletionChunk
+	for stream.Next() {
+		last = stream.Current()
+		require.True(t, acc.AddChunk(last))
+	}
+	require.NoError(t, stream.Err())
+	require.Len(t, acc.Choices, 2)
+	var list []obj
+	require.NoError(t, json.Unmarshal([]byte(last.JSON.ExtraFields["choices_metrics"].Raw()), &list))
+	require.Len(t, list, 2)
+	for _, m := range list {
+		breakdownOf(t, m)
+	}
 }
 
 // TestMetricsByHeader: a client may ask for metrics where an answer would have none.

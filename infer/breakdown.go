@@ -8,7 +8,7 @@ package infer
 type Breakdown struct {
 	Arrival   int64 // instant at which the body had been read
 	LastToken int64 // instant at which the latest step that gave a token ended
-	Written   int64 // instant at which the end of the answer is put into words; 0 = not yet
+	Written   int64 // instant at which the end of the answer is put into words; 0 = LastToken
 
 	Accept           int64 // parsing, the wait for a core to do it on, template, tokens; without GrammarCompile
 	GrammarCompile   int64 // compiling the form of the output, or waiting for another request that does
@@ -33,10 +33,12 @@ type Breakdown struct {
 
 // Finish returns what passed since the last token: its text, the other choices of the
 // request, and the client's pace in taking what came before the end.
-func (b *Breakdown) Finish() int64 { return b.Written - b.LastToken }
+func (b *Breakdown) Finish() int64 { return b.end() - b.LastToken }
 
 // Wall returns the sum of all parts.
-func (b *Breakdown) Wall() int64 { return b.Written - b.Arrival }
+func (b *Breakdown) Wall() int64 { return b.end() - b.Arrival }
+
+func (b *Breakdown) end() int64 { return max(b.Written, b.LastToken) }
 
 // StampWritten notes the instant at which the end of the answer is put into words. The
 // latest call counts.

@@ -99,9 +99,12 @@ func TestAccountNeverExceedsTheClock(t *testing.T) {
 }
 
 func TestGaps(t *testing.T) {
+	for _, g := range []*metrics.Gaps{nil, {}} {
+		require.Zero(t, g.Num())
+		require.Zero(t, g.Max())
+		require.Zero(t, g.P99())
+	}
 	var g metrics.Gaps
-	require.Zero(t, g.Num())
-	require.Zero(t, g.P99())
 	g.Observe(77_777)
 	require.EqualValues(t, 77_777, g.P99(), "of few gaps the longest")
 

@@ -46,16 +46,29 @@ func gapBound(bucket int) int64 {
 	return int64(1<<gapBits+bucket&(1<<gapBits-1)+1)<<(log-gapBits) - 1
 }
 
-// Num returns how many gaps there were.
-func (g *Gaps) Num() int { return g.num }
+// Num returns how many gaps there were; of a nil histogram none.
+func (g *Gaps) Num() int {
+	if g == nil {
+		return 0
+	}
+	return g.num
+}
 
 // Max returns the longest gap in nanoseconds, 0 if there was none.
-func (g *Gaps) Max() int64 { return g.max }
+func (g *Gaps) Max() int64 {
+	if g == nil {
+		return 0
+	}
+	return g.max
+}
 
 // P99 returns a time in nanoseconds that 99 of 100 gaps did not exceed: of up to 99 gaps
 // the longest, of more the bound of a bucket, which is at most an eighth too long, but no
 // longer than the longest gap. It is 0 without gaps.
 func (g *Gaps) P99() int64 {
+	if g == nil {
+		return 0
+	}
 	rank := (g.num*99 + 99) / 100
 	for bucket, n := range g.counts[:numGapBuckets-1] {
 		if rank -= int(n); rank <= 0 {
