@@ -65,3 +65,37 @@ func TestNoAccountIsKeptUnlessAsked(t *testing.T) {
 		b.keepAccounts(nil, 1)
 	}))
 }
+
+// TestAccountGoesOnWithTheNextBatcher: from the last good step to the end of the one that
+// computes the same again, all time is a failure's, and then none.
+func TestAccountGoesOnWithTheNextBatcher(t *testing.T) {
+	w := newWorkbench(t)
+	w.env.breakdown = true
+	first, d, _ := w.newBatcher(testkit.DeviceOptions{})
+	m := w.add(1, 6)
+	m.account = new(metrics.Account)
+	w.send(first, m)
+	w.clock.Advance(100)
+	require.True(t, d.Runner().Finish())
+	out := one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+
+	again := *m
+	again.OutputTokenIDs, again.Stamps = out.NewTokenIDs, out.Details.Stamps
+	w.clock.Advance(30) // a step that fails, and the time until another batcher lives
+	second, d2, _ := w.newBatcher(testkit.DeviceOptions{})
+	w.clock.Advance(7)
+	w.send(second, &again)
+	w.clock.Advance(50)
+	require.True(t, d2.Runner().Finish())
+	out = one(t, testkit.TakeOf[*SequenceOutput](w.recorder))
+	require.Equal(t, &metrics.Lapse{Recovering: 87, NumRecomputedTokens: 6}, out.details().Lapse)
+	w.clock.Advance(5)
+	require.True(t, d2.Runner().Finish())
+	require.Nil(t, one(t, testkit.TakeOf[*SequenceOutput](w.recorder)).Details)
+
+	// One that had not been scheduled when its batcher died has not left the queue.
+	queued := w.add(2, 3)
+	queued.account = new(metrics.Account)
+	require.Same(t, queued.account, openAccount(queued))
+	require.Equal(t, metrics.Account{}, *queued.account)
+}

@@ -47,6 +47,7 @@ func compareMetrics(b *testing.B, streams int, on metricsOn) {
 		{"tokens/s", func(s sample) float64 { return s.perSecond }},
 		{"CPU/token", func(s sample) float64 { return s.cpu }},
 		{"p99 gap", func(s sample) float64 { return s.gapP99 }},
+		{"B/token", func(s sample) float64 { return s.allocated }},
 	}
 	effects, controls := make([]series, len(quantities)), make([]series, len(quantities))
 	for range onOffRounds * b.N {
@@ -64,6 +65,7 @@ func compareMetrics(b *testing.B, streams int, on metricsOn) {
 	b.ReportMetric(effects[0].median(), "tok/s-ratio")
 	b.ReportMetric(effects[1].median(), "cpu-ratio")
 	b.ReportMetric(effects[2].median(), "p99-gap-ratio")
+	b.ReportMetric(effects[3].median(), "allocated-ratio")
 }
 
 // rounds is how often a comparison of coarser grain is repeated.
