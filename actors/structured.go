@@ -19,6 +19,7 @@ import (
 // concurrent use.
 type grammars struct {
 	vocabulary func() *grammar.Vocabulary // made when it is first needed
+	lanes      compileLanes
 
 	mu     sync.Mutex
 	byKey  map[grammarKey]*compilation
@@ -38,6 +39,7 @@ const (
 func newGrammars(t *tokenizer.Tokenizer, vocabSize int, eosTokenIDs []int32) *grammars {
 	return &grammars{
 		byKey: map[grammarKey]*compilation{},
+		lanes: newCompileLanes(),
 		vocabulary: sync.OnceValue(func() *grammar.Vocabulary {
 			return grammar.VocabularyOf(t, vocabSize, eosTokenIDs)
 		}),
@@ -50,26 +52,26 @@ func (g *grammars) compile(ctx context.Context, s *infer.StructuredOutput) (infe
 	if s == nil {
 		return nil, nil
 	}
-	return g.remember(ctx, keyOf(s), func() (*grammar.Grammar, error) { return compileGrammar(s, ctx.Done()) })
+	return g.remember(ctx, keyOf(s), func(pause pause) (*grammar.Grammar, error) { return compileGrammar(s, pause) })
 }
 
 // compileFrame is compile for calls.
 func (g *grammars) compileFrame(ctx context.Context, f *grammar.Frame) (infer.Grammar, *infer.Error) {
-	return g.remember(ctx, keyOfFrame(f), func() (*grammar.Grammar, error) {
-		return grammar.CompileFrame(*f, grammar.Options{Param: "tools", CacheBytes: maskCacheBytes, Done: ctx.Done()})
+	return g.remember(ctx, keyOfFrame(f), func(pause pause) (*grammar.Grammar, error) {
+		return grammar.CompileFrame(*f, grammar.Options{Param: "tools", CacheBytes: maskCacheBytes, Pause: pause})
 	})
 }
 
 // remember returns the grammar of a key, which is compiled if it is not known. Of many
 // who ask at once one compiles; if its client leaves, another one goes on.
-func (g *grammars) remember(ctx context.Context, key grammarKey, compile func() (*grammar.Grammar, error)) (infer.Grammar, *infer.Error) {
+func (g *grammars) remember(ctx context.Context, key grammarKey, compile func(pause) (*grammar.Grammar, error)) (infer.Grammar, *infer.Error) {
 	for {
 		if err := givenUp(ctx); err != nil {
 			return nil, err
 		}
 		c, mine := g.find(key)
 		if mine {
-			g.run(key, c, compile)
+			g.run(ctx, key, c, compile)
 		}
 		select {
 		case <-c.done:
@@ -79,7 +81,7 @@ func (g *grammars) remember(ctx context.Context, key grammarKey, compile func() 
 		switch {
 		case c.err == nil:
 			return c.grammar.Over(g.vocabulary()), nil
-		case !errors.Is(c.err, grammar.ErrGivenUp):
+		case !errors.Is(c.err, errGivenUp):
 			return nil, infer.AsError(c.err)
 		}
 	}
@@ -105,10 +107,12 @@ func (g *grammars) find(key grammarKey) (c *compilation, mine bool) {
 }
 
 // run compiles and remembers what came of it, unless that is an error.
-func (g *grammars) run(key grammarKey, c *compilation, compile func() (*grammar.Grammar, error)) {
+func (g *grammars) run(ctx context.Context, key grammarKey, c *compilation, compile func(pause) (*grammar.Grammar, error)) {
 	defer close(c.done)
 	defer g.keep(key, c)
-	c.grammar, c.err = compile()
+	t := turn{ctx: ctx, lanes: &g.lanes}
+	defer t.leave()
+	c.grammar, c.err = compile(t.pause)
 }
 
 func (g *grammars) keep(key grammarKey, c *compilation) {
@@ -181,8 +185,8 @@ func (h keyHash) key() (key grammarKey) {
 	return key
 }
 
-func compileGrammar(s *infer.StructuredOutput, done <-chan struct{}) (*grammar.Grammar, error) {
-	o := grammar.Options{Param: s.Param, Path: s.Path, CacheBytes: maskCacheBytes, Done: done}
+func compileGrammar(s *infer.StructuredOutput, pause pause) (*grammar.Grammar, error) {
+	o := grammar.Options{Param: s.Param, Path: s.Path, CacheBytes: maskCacheBytes, Pause: pause}
 	switch {
 	case s.JSONObject:
 		return grammar.CompileJSONObject(o)

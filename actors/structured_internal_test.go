@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,11 +97,11 @@ func TestGrammarIsCompiledOnce(t *testing.T) {
 	started, proceed := make(chan struct{}), make(chan struct{})
 	first := make(chan *infer.Error)
 	go func() {
-		_, err := g.remember(leaving, keyOf(regex), func() (*grammar.Grammar, error) {
+		_, err := g.remember(leaving, keyOf(regex), func(pause) (*grammar.Grammar, error) {
 			close(started)
 			<-proceed
 			leave()
-			return nil, grammar.ErrGivenUp
+			return nil, errGivenUp
 		})
 		first <- err
 	}()
@@ -109,7 +110,7 @@ func TestGrammarIsCompiledOnce(t *testing.T) {
 	var others sync.WaitGroup
 	for range 8 {
 		others.Go(func() {
-			_, err := g.remember(t.Context(), keyOf(regex), func() (*grammar.Grammar, error) {
+			_, err := g.remember(t.Context(), keyOf(regex), func(pause) (*grammar.Grammar, error) {
 				compiled.Add(1)
 				return compileGrammar(regex, nil)
 			})
@@ -130,10 +131,53 @@ func TestCompilingEndsWithItsClient(t *testing.T) {
 	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &infer.StructuredOutput{JSONSchema: []byte(`{"const":"` + strings.Repeat("x", 100_000) + `"}`)}
-	_, err := g.remember(ctx, keyOf(s), func() (*grammar.Grammar, error) {
+	_, err := g.remember(ctx, keyOf(s), func(pause pause) (*grammar.Grammar, error) {
 		cancel()
-		return compileGrammar(s, ctx.Done())
+		return compileGrammar(s, pause)
 	})
 	require.Equal(t, infer.CodeUnavailable, err.Code)
 	require.Empty(t, g.byKey)
+}
+
+// Of many large grammars few are compiled at a time, some wait and the rest is refused;
+// smaller ones are behind none of them.
+func TestLargeGrammarsWaitForEachOther(t *testing.T) {
+	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
+	busy := cap(g.lanes.long)
+	for range busy {
+		g.lanes.long <- struct{}{}
+	}
+	large := func(i int) *infer.StructuredOutput {
+		return &infer.StructuredOutput{Regex: fmt.Sprint(i) + strings.Repeat("x", 80_000)}
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	refused := make(chan *infer.Error, maxLongWaiting)
+	for i := range maxLongWaiting {
+		waiting.Go(func() {
+			_, err := g.compile(ctx, large(i))
+			refused <- err
+		})
+	}
+	require.Eventually(t, func() bool { return g.lanes.waiting.Load() == maxLongWaiting }, time.Minute, time.Millisecond)
+	_, err := g.compile(t.Context(), large(-1))
+	require.Equal(t, infer.CodeOverloaded, err.Code)
+	require.Positive(t, err.RetryAfter)
+	for _, small := range []infer.StructuredOutput{{JSONSchema: []byte(`{"type":"integer"}`)}, {JSONSchema: []byte(`{"const":"` + strings.Repeat("x", 20_000) + `"}`)}} {
+		_, err = g.compile(t.Context(), &small)
+		require.Nil(t, err)
+	}
+	leave()
+	waiting.Wait()
+	for range maxLongWaiting {
+		require.Equal(t, infer.CodeUnavailable, (<-refused).Code, "their clients have left")
+	}
+	require.Zero(t, g.lanes.waiting.Load())
+	for range busy {
+		<-g.lanes.long
+	}
+	_, err = g.compile(t.Context(), large(-1))
+	require.Nil(t, err)
+	require.Empty(t, g.lanes.long)
+	require.Empty(t, g.lanes.middle)
 }

@@ -38,7 +38,7 @@ func newBuilder(o Options) *builder { return from(prelude(), o) }
 
 func from(p *program, o Options) *builder {
 	b := &builder{
-		meter: &meter{done: o.Done}, opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
+		meter: &meter{pause: o.Pause}, opts: o, base: len(p.rules), exprs: make([]*expr, len(p.rules)), names: make([]string, len(p.rules)),
 		nonEmptyOf: map[int]int{}, interned: map[node]int32{}, lowered: map[place]int32{}, proven: map[*expr]bool{}, filled: map[*expr]*expr{}, inLoop: -1, merged: map[string]int32{}, indexes: map[[256]uint8]tableIndex{}, numbers: map[string]*expr{},
 	}
 	b.program = program{

@@ -60,8 +60,9 @@ type Options struct {
 	Path string
 	// CacheBytes bounds the masks kept per vocabulary. 0 means 8 MiB.
 	CacheBytes int
-	// Done, once closed, ends compiling soon, with [ErrGivenUp]. nil = never.
-	Done <-chan struct{}
+	// Pause is called after every 100,000 units of the work of compiling, a millisecond
+	// or two, with all that was spent. Compiling waits for it, and ends with its error.
+	Pause func(spent int) error
 }
 
 const defaultCacheBytes = 8 << 20

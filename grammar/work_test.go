@@ -1,6 +1,7 @@
 package grammar_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -133,15 +134,19 @@ func TestWorkIsBounded(t *testing.T) {
 }
 
 func TestCompilingIsGivenUp(t *testing.T) {
-	done := make(chan struct{})
-	close(done)
-	o := grammar.Options{Done: done}
+	enough := errors.New("enough")
+	o := grammar.Options{Pause: func(spent int) error {
+		if spent >= 200_000 {
+			return enough
+		}
+		return nil
+	}}
 	_, err := grammar.CompileJSONSchema([]byte(`{"const":"`+strings.Repeat("x", 100_000)+`"}`), o)
-	require.ErrorIs(t, err, grammar.ErrGivenUp)
+	require.Same(t, enough, err)
 	_, err = grammar.CompileRegex(strings.Repeat("x", 100_000), o)
-	require.ErrorIs(t, err, grammar.ErrGivenUp)
+	require.Same(t, enough, err)
 	_, err = grammar.CompileEBNF(`root::="`+strings.Repeat("x", 100_000)+`"`, o)
-	require.ErrorIs(t, err, grammar.ErrGivenUp)
+	require.Same(t, enough, err)
 }
 
 // Values are the same if they are equal as JSON Schema has it, however they are written.
