@@ -143,23 +143,23 @@ func TestCompilingEndsWithItsClient(t *testing.T) {
 // smaller ones are behind none of them.
 func TestLargeGrammarsWaitForEachOther(t *testing.T) {
 	g := newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
-	busy := cap(g.lanes.long)
+	busy := cap(g.lanes.long.places)
 	for range busy {
-		g.lanes.long <- struct{}{}
+		g.lanes.long.places <- struct{}{}
 	}
 	large := func(i int) *infer.StructuredOutput {
 		return &infer.StructuredOutput{Regex: fmt.Sprint(i) + strings.Repeat("x", 80_000)}
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	refused := make(chan *infer.Error, maxLongWaiting)
-	for i := range maxLongWaiting {
+	refused := make(chan *infer.Error, maxCompilesWaiting)
+	for i := range maxCompilesWaiting {
 		waiting.Go(func() {
 			_, err := g.compile(ctx, large(i))
 			refused <- err
 		})
 	}
-	require.Eventually(t, func() bool { return g.lanes.waiting.Load() == maxLongWaiting }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return g.lanes.long.waiting.Load() == maxCompilesWaiting }, time.Minute, time.Millisecond)
 	_, err := g.compile(t.Context(), large(-1))
 	require.Equal(t, infer.CodeOverloaded, err.Code)
 	require.Positive(t, err.RetryAfter)
@@ -169,15 +169,15 @@ func TestLargeGrammarsWaitForEachOther(t *testing.T) {
 	}
 	leave()
 	waiting.Wait()
-	for range maxLongWaiting {
+	for range maxCompilesWaiting {
 		require.Equal(t, infer.CodeUnavailable, (<-refused).Code, "their clients have left")
 	}
-	require.Zero(t, g.lanes.waiting.Load())
+	require.Zero(t, g.lanes.long.waiting.Load())
 	for range busy {
-		<-g.lanes.long
+		<-g.lanes.long.places
 	}
 	_, err = g.compile(t.Context(), large(-1))
 	require.Nil(t, err)
-	require.Empty(t, g.lanes.long)
-	require.Empty(t, g.lanes.middle)
+	require.Empty(t, g.lanes.long.places)
+	require.Empty(t, g.lanes.middle.places)
 }

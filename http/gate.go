@@ -29,7 +29,9 @@ const (
 // enough of it takes the cores from running steps and from everybody's events.
 // Large requests have one core less than there are. Each size has a queue of its own,
 // in the order in which requests came; none is behind a larger one.
-type gate struct{ tiny, small, large chan struct{} }
+// Small forms have one, too, since what they cost is known only when they are compiled:
+// who wants plain text is not behind those who try how much that can be.
+type gate struct{ tiny, small, large, forms chan struct{} }
 
 func newGate() *gate {
 	cores := runtime.GOMAXPROCS(0)
@@ -37,6 +39,7 @@ func newGate() *gate {
 		tiny:  make(chan struct{}, max(minTinyLanes, tinyLanes*cores)),
 		small: make(chan struct{}, smallLanes*cores),
 		large: make(chan struct{}, max(1, cores-1)),
+		forms: make(chan struct{}, max(minTinyLanes, tinyLanes*cores)),
 	}
 }
 
@@ -77,14 +80,22 @@ func (p *pass) leave() {
 	}
 }
 
-// reclassify sends a request that turned out to be more work than its size says to the
-// large ones. What it asks for is known only once it has been parsed.
+// reclassify sends a request that turned out to be more work than its size says to
+// others of its kind. What it asks for is known only once it has been parsed.
 func (p *pass) reclassify(ctx context.Context, r *infer.Request) error {
-	if p.lane == p.gate.large || formBytes(r) <= smallForm {
+	to := p.lane
+	switch n := formBytes(r); {
+	case p.lane == p.gate.large || n == 0:
+	case n > smallForm:
+		to = p.gate.large
+	case p.lane == p.gate.tiny:
+		to = p.gate.forms
+	}
+	if to == p.lane {
 		return nil
 	}
 	p.leave()
-	return p.take(ctx, p.gate.large)
+	return p.take(ctx, to)
 }
 
 // formBytes is the size of what has to be compiled for a request.

@@ -53,6 +53,27 @@ func TestRequestsArePreparedFewAtATime(t *testing.T) {
 	}
 }
 
+// Plain requests are not behind those with forms, of which nobody knows what they cost.
+func TestSmallFormsHaveALane(t *testing.T) {
+	g := newGate()
+	form := &infer.Request{Structured: &infer.StructuredOutput{Regex: "a"}}
+	for range cap(g.forms) {
+		p, err := g.enter(t.Context(), 1)
+		require.NoError(t, err)
+		require.NoError(t, p.reclassify(t.Context(), form))
+	}
+	require.Len(t, g.forms, cap(g.forms))
+	require.Empty(t, g.tiny)
+	p, err := g.enter(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, p.reclassify(t.Context(), &infer.Request{}))
+	require.Len(t, g.tiny, 1)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	require.ErrorIs(t, p.reclassify(gone, form), context.Canceled)
+	require.Empty(t, g.tiny)
+}
+
 func TestLargeFormsAreLargeRequests(t *testing.T) {
 	large := string(make([]byte, smallForm+1))
 	for name, r := range map[string]*infer.Request{
