@@ -117,13 +117,13 @@ func (c *call) cancelLocked(reason infer.CancelReason) {
 		return
 	}
 	c.reason = reason
+	if reason == infer.CancelClientGone { // known before the end that this brings is read
+		close(c.gone)
+		c.tell()
+	}
 	c.admission()
 	if c.stream != nil {
 		c.stream.Cancel(reason)
-	}
-	if reason == infer.CancelClientGone {
-		close(c.gone)
-		c.tell()
 	}
 }
 

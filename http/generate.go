@@ -73,7 +73,7 @@ type unparsed struct {
 // the request runs from here on, the wait for its turn included.
 func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*openai.Call, infer.Stream, error) {
 	x := exchangeOf(c.Context())
-	envelope := envelope(c)
+	envelope := s.envelope(c)
 	if err := x.key.admit(time.Now()); err != nil {
 		return nil, nil, err
 	}
@@ -103,14 +103,14 @@ func (s *Server) admit(c *fiber.Ctx, call *call, e *entry, body unparsed) (*open
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, err := s.submit(req, call, kept)
+	stream, err := s.submit(req, call, x.key, kept)
 	return req, stream, err
 }
 
-// envelope copies what a request needs of its headers.
-func envelope(c *fiber.Ctx) openai.Envelope {
+// envelope copies what a request needs of its headers, and names the tools there are.
+func (s *Server) envelope(c *fiber.Ctx) openai.Envelope {
 	h := &c.Request().Header
-	return openai.Envelope{
+	e := openai.Envelope{
 		NewID:     newID(),
 		RequestID: string(h.Peek(openai.HeaderRequestID)),
 		Priority:  string(h.Peek(openai.HeaderPriority)),
@@ -118,6 +118,10 @@ func envelope(c *fiber.Ctx) openai.Envelope {
 		Created:   time.Now().Unix(),
 		Arrival:   infer.Now(),
 	}
+	if s.opts.Tools != nil {
+		e.ToolServers = s.opts.Tools.Servers()
+	}
+	return e
 }
 
 // stream answers with events, which the connection's goroutine pulls and which
@@ -190,7 +194,7 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, x *call, req *openai.Call) (er
 			case x.meter.entry.Status == metrics.StatusClientGone:
 				held.release()
 				return clientGone(ctx)
-			case final.Err != nil:
+			case final.Err != nil && final.Loop == nil:
 				held.release()
 				refuse(ctx, final.Err) // the generator has logged it
 				return nil

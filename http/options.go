@@ -37,7 +37,12 @@ type Options struct {
 	Inspector      infer.Inspector
 	FaultInjection bool
 
+	// Tools are what models may call in the middle of a response; nil = nothing.
+	Tools        infer.Toolbox
+	MaxToolTurns int // most generations of a response that calls tools; 0 = 16
+
 	PerRequestMetrics      bool // `metrics` in responses, with times
+	PerTurnMetrics         bool // `metrics_per_turn` in answers of POST /v1/responses
 	SpecDecodeMetrics      bool // `metrics` in responses, with what became of draft tokens
 	PerChoiceMetrics       bool // each choice has those where there are several
 	OmitMetricsObject      bool // no `metrics` all the same: times are written in others' words only
@@ -103,6 +108,7 @@ const (
 	defaultWriteTimeout    = 30 * time.Second
 	defaultMaxNumSequences = 16384
 	defaultMaxStopStrings  = 16
+	defaultMaxToolTurns    = 16
 )
 
 // withDefaults returns o with every zero value that has a default replaced.
@@ -122,6 +128,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
 	setDefault(&o.MaxNumSequences, defaultMaxNumSequences)
 	setDefault(&o.MaxStopStrings, defaultMaxStopStrings)
+	setDefault(&o.MaxToolTurns, defaultMaxToolTurns)
 	return o
 }
 
@@ -135,7 +142,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate refuses what no default can mend.
 func (o *Options) validate() error {
 	for name, value := range map[string]int{
-		"MaxConnections": o.MaxConnections, "BodyLimit": o.BodyLimit, "AnswerLimit": o.AnswerLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings,
+		"MaxConnections": o.MaxConnections, "BodyLimit": o.BodyLimit, "AnswerLimit": o.AnswerLimit, "HeaderLimit": o.HeaderLimit, "MaxNumSequences": o.MaxNumSequences, "MaxStopStrings": o.MaxStopStrings, "MaxToolTurns": o.MaxToolTurns,
 		"ReadTimeout": int(o.ReadTimeout), "IdleTimeout": int(o.IdleTimeout), "WriteTimeout": int(o.WriteTimeout), "SSEKeepAlive": int(o.SSEKeepAlive),
 	} {
 		if value < 0 {
@@ -178,6 +185,7 @@ func (o *Options) profile() openai.Profile {
 		OmitMetricsObject:      o.OmitMetricsObject,
 		LlamaServerTimings:     o.LlamaServerTimings,
 		GroqUsageTimes:         o.GroqUsageTimes,
+		PerTurnMetrics:         o.PerTurnMetrics,
 		ForceIncludeUsage:      o.ForceIncludeUsage,
 		PromptTokensDetails:    o.PromptTokensDetails,
 		ReturnTokensAsTokenIDs: o.ReturnTokensAsTokenIDs,

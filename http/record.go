@@ -85,7 +85,7 @@ func (e *entry) finished(f *infer.Final, status int) {
 	e.Status = fasthttp.StatusOK
 	if f.Err != nil {
 		e.Error = string(f.Err.Code)
-		if !e.Stream {
+		if !e.Stream && f.Loop == nil { // of a loop, what it did before it failed is answered
 			e.Status = problemOf(f.Err).Status
 		}
 	}

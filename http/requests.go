@@ -69,7 +69,11 @@ func (s *Server) deleteRequest(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if !s.opts.Inspector.CancelRequest(id) {
+	between, isLoop := s.loops.Load(id) // between two turns no engine knows it
+	if isLoop {
+		between.(*loop).Cancel(infer.CancelAdmin)
+	}
+	if !s.opts.Inspector.CancelRequest(id) && !isLoop {
 		return noSuchRequest()
 	}
 	return c.JSON(struct {

@@ -78,7 +78,7 @@ func (s *Server) reserve(req *openai.Call, k *key, c *call) (*keptResponse, erro
 
 // submit hands a request to the generator. The stream keeps the response made of it,
 // unless kept is nil.
-func (s *Server) submit(req *openai.Call, c *call, kept *keptResponse) (stream infer.Stream, err error) {
+func (s *Server) submit(req *openai.Call, c *call, owner *key, kept *keptResponse) (stream infer.Stream, err error) {
 	if kept != nil {
 		defer func() {
 			if stream == nil {
@@ -86,7 +86,7 @@ func (s *Server) submit(req *openai.Call, c *call, kept *keptResponse) (stream i
 			}
 		}()
 	}
-	made, err := s.opts.Generator.Generate(c.ctx, req.Request)
+	made, err := s.generateTurns(req, c, owner)
 	switch {
 	case err != nil:
 		return nil, err

@@ -48,6 +48,7 @@ type Server struct {
 	isHasty  atomic.Bool // requests have been cancelled: nobody is waited for
 
 	responses responseStore
+	loops     sync.Map // of *loop, by the id of its request
 
 	gate              *gate
 	transfers         transfers

@@ -30,6 +30,9 @@ const (
 	PieceCall                       // Index, ID, Name: a call begins
 	PieceArguments                  // Index; Text is the next part of the arguments
 	PieceCallEnd                    // Index, Incomplete
+	// PieceOutput is no output of the model: ID, Text and IsFailed are the result of a
+	// call that the server ran. It comes behind all other pieces of its turn.
+	PieceOutput
 )
 
 // Piece is some output that is of one kind.
@@ -41,6 +44,7 @@ type Piece struct {
 	Text  string
 	// Incomplete: the arguments are no JSON value, because the output was cut.
 	Incomplete bool
+	IsFailed   bool // Text says why the call gave nothing
 }
 
 // Parsed is the text of a delta taken apart.

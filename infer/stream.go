@@ -116,10 +116,13 @@ type Final struct {
 	// NumRecoveries counts the failures of a batcher that the request lived
 	// through; with several sequences, the most that one of them did.
 	NumRecoveries int
-	Metrics       *RequestMetrics // nil = suppressed (several sequences) or feature off
+	Metrics       *RequestMetrics // nil = suppressed (several sequences, several turns) or feature off
 	// ChoiceMetrics are those of each choice, by Delta.Index, where Metrics is
 	// suppressed; nil = feature off, or one sequence.
 	ChoiceMetrics []RequestMetrics
+	// Loop is set of a request that could call tools of the server, unless it failed
+	// before it did. Usage is the sum over its turns.
+	Loop *Loop
 	// Err is set if the request failed or was cancelled by the server; the
 	// deltas so far stand, but no finish reason followed.
 	Err *Error

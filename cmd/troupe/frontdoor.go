@@ -54,7 +54,7 @@ func (s *server) keyNames() []string {
 // clients or those who read records.
 func (s *server) wantsTimes() bool {
 	isAdmin := func(k http.Key) bool { return k.Admin }
-	return s.cfg.Metrics.EnablePerRequestMetrics || s.records != nil || slices.ContainsFunc(s.keys, isAdmin)
+	return s.cfg.Metrics.EnablePerRequestMetrics || s.cfg.Metrics.EnablePerTurnMetrics || s.records != nil || slices.ContainsFunc(s.keys, isAdmin)
 }
 
 // mostConnections bounds the default of --max-connections: each costs memory even
@@ -96,6 +96,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		PerRequestMetrics: cfg.Metrics.EnablePerRequestMetrics, SpecDecodeMetrics: s.specLevel() != metrics.SpecNone,
 		PerChoiceMetrics: cfg.Metrics.EnablePerChoiceMetrics, OmitMetricsObject: !cfg.Metrics.Spells(config.SpellingVLLM),
 		LlamaServerTimings: cfg.Metrics.Spells(config.SpellingLlamaServer), GroqUsageTimes: cfg.Metrics.Spells(config.SpellingGroq),
+		PerTurnMetrics: cfg.Metrics.EnablePerTurnMetrics, MaxToolTurns: cfg.Chat.MaxToolTurns,
 		ForceIncludeUsage:   cfg.Metrics.EnableForceIncludeUsage,
 		PromptTokensDetails: cfg.Metrics.EnablePromptTokensDetails, RequestIDHeaders: cfg.HTTP.EnableRequestIDHeaders,
 		ServerLoadTracking: cfg.Metrics.EnableServerLoadTracking, ReturnTokensAsTokenIDs: cfg.Chat.ReturnTokensAsTokenIDs,
@@ -113,6 +114,9 @@ func (s *server) makeHTTP(m *Main) (err error) {
 	}
 	if s.records != nil {
 		o.RequestLog = s.records.Add
+	}
+	if s.tools != nil {
+		o.Tools = s.tools
 	}
 	if s.http, err = http.New(o); err == nil {
 		s.closers = append(s.closers, s.shutDown)

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/mcp"
 	"github.com/troupe-llm/troupe/metrics"
 	"github.com/troupe-llm/troupe/model"
 	"github.com/troupe-llm/troupe/scheduler"
@@ -35,6 +36,7 @@ type server struct {
 	keys     []http.Key
 	tls      *tls.Config    // nil = plain HTTP
 	records  *recordlog.Log // nil without --request-log
+	tools    *mcp.Toolbox   // nil without --tool-server
 	isDown   bool           // http has been shut down
 	isReady  atomic.Bool    // the first runners are open
 	closers  []func() error // of what is open, in the order of opening
@@ -49,6 +51,9 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 		}
 	}()
 	if err := s.openFrontDoor(); err != nil {
+		return nil, err
+	}
+	if err := s.openTools(); err != nil {
 		return nil, err
 	}
 	p, err := loadParts(cfg, s.log)

@@ -28,6 +28,7 @@ type Profile struct {
 	OmitMetricsObject      bool // times are not written in vLLM's words
 	LlamaServerTimings     bool // they are in llama-server's
 	GroqUsageTimes         bool // they are in Groq's
+	PerTurnMetrics         bool // responses have metrics_per_turn
 	ForceIncludeUsage      bool
 	PromptTokensDetails    bool
 	ReturnTokensAsTokenIDs bool
@@ -52,6 +53,8 @@ type Envelope struct {
 	Metrics   string // HeaderMetrics, "" if not sent
 	Created   int64  // unix seconds
 	Arrival   int64  // infer.Now() when the body had been read
+
+	ToolServers []infer.ToolServer // whose tools responses may offer, nil = none
 }
 
 // Reply says how the answer to one request is written.
@@ -74,6 +77,7 @@ type Reply struct {
 	ServerTiming        bool // a header Server-Timing
 	MetricsComment      bool // a comment at the end of a stream without usage
 	MetricsChunk        bool // a chunk for that
+	TurnMetrics         bool // responses: the list of turns is on
 
 	Logprobs         bool
 	PromptLogprobs   bool

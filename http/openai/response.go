@@ -20,6 +20,12 @@ type Response struct {
 	input        []json.RawMessage // items of the input as they came; a text is one item
 	settings     responseSettings
 	newID        string // makes the ids of items
+
+	offered      []infer.ToolServer      // servers that there are, while tools are read
+	serverTools  map[string]serverTool   // by function: what the server runs; nil = nothing
+	listings     []listing               // of the servers that the request names
+	maxToolCalls *int                    // nil = no limit
+	form         *infer.StructuredOutput // that the answer must have, whether a call is forced first or not
 }
 
 // ParseResponse reads the body of POST /v1/responses.
@@ -30,7 +36,7 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 	c := &Call{Reply: Reply{
 		ID: responseID(o, "resp_", e), Model: p.Model.ServedNames[0], Created: e.Created, NumChoices: 1,
 		Stream: o.flag("stream", false), Metrics: p.metricsObject(), NoTimes: !p.PerRequestMetrics,
-		TokensAsTokenIDs: o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs),
+		TokensAsTokenIDs: o.flag("return_tokens_as_token_ids", p.ReturnTokensAsTokenIDs), TurnMetrics: p.PerTurnMetrics,
 	}}
 	p.metricsPlaces(o, e.Metrics, &c.Reply)
 	o.typed("stream_options", "an object") // include_obfuscation: nothing is padded
@@ -45,9 +51,10 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 	if r.Background && c.Reply.Stream {
 		o.fail(infer.CodeNotImplemented, "background", "together with stream is not supported by this version")
 	}
+	c.Response, r.offered = r, e.ToolServers
 	r.settings = o.responseSettings(p, c)
+	r.offered = nil
 	r.readInput(o)
-	c.Response = r
 	c.Request.Chat = o.responseChat(r)
 	if o.err != nil {
 		return nil, o.err

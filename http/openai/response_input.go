@@ -24,7 +24,7 @@ func (r *Response) NumBytes() int {
 }
 
 // keptFields are the members of items that have a meaning: others are not kept.
-var keptFields = []string{"type", "role", "content", "status", "name", "arguments", "call_id", "output", "summary", "encrypted_content", "tool_calls", "tool_call_id"}
+var keptFields = []string{"type", "role", "content", "status", "name", "arguments", "call_id", "output", "summary", "encrypted_content", "tool_calls", "tool_call_id", "server_label", "error", "tools"}
 
 // TakeInput returns the items of the input, each with an id: its own or a new one.
 // The response has them no more.

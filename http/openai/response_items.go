@@ -63,12 +63,13 @@ func (r *Response) readItems(o *object, raw json.RawMessage) {
 // that is how chat templates want it.
 type dialogue struct {
 	messages  []json.RawMessage
-	reasoning []byte          // of the turn, as a JSON string without quotes; nil = none
-	content   json.RawMessage // of the turn; nil = none
-	calls     []byte          // of the turn, joined by commas; nil = none
+	reasoning []byte            // of the turn, as a JSON string without quotes; nil = none
+	content   json.RawMessage   // of the turn; nil = none
+	calls     []byte            // of the turn, joined by commas; nil = none
+	results   []json.RawMessage // messages of results that came with the turn's calls
 }
 
-var itemTypes = []string{"message", "function_call", "function_call_output", "reasoning"}
+var itemTypes = []string{"message", "function_call", "function_call_output", "reasoning", "mcp_call", "mcp_list_tools"}
 
 // add takes an item; raw is its JSON, which the caller gives away.
 func (d *dialogue) add(o *object, raw json.RawMessage) {
@@ -89,6 +90,9 @@ func (d *dialogue) add(o *object, raw json.RawMessage) {
 		d.addCallOutput(o)
 	case *form == "reasoning":
 		d.addReasoning(o)
+	case *form == "mcp_call":
+		d.addServerCall(o)
+	case *form == "mcp_list_tools": // tools come with each request
 	default:
 		o.fail(infer.CodeInvalid, "type", "%q is not supported: use one of %s", excerpt(*form), strings.Join(itemTypes, ", "))
 	}
@@ -127,6 +131,11 @@ func (d *dialogue) addCall(o *object) {
 		o.fail(infer.CodeInvalid, "arguments", "is not valid JSON: %s", excerpt(unquote(arguments)))
 		return
 	}
+	d.appendCall(id, name, arguments)
+}
+
+// appendCall adds a call to the turn; arguments is a JSON string.
+func (d *dialogue) appendCall(id, name string, arguments json.RawMessage) {
 	if d.calls != nil {
 		d.calls = append(d.calls, ',')
 	}
@@ -227,6 +236,6 @@ func (d *dialogue) endTurn() {
 	if d.calls != nil {
 		m = append(append(append(m, `,"tool_calls":[`...), d.calls...), ']')
 	}
-	d.messages = append(d.messages, append(m, '}'))
-	d.reasoning, d.content, d.calls = nil, nil, nil
+	d.messages = append(append(d.messages, append(m, '}')), d.results...)
+	d.reasoning, d.content, d.calls, d.results = nil, nil, nil, nil
 }

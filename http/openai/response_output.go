@@ -38,15 +38,21 @@ type outputItem interface {
 
 // output is the items of a response so far. At most the last one is open.
 type output struct {
-	items []outputItem
-	open  bool
+	response *Response
+	items    []outputItem
+	turns    []int // of each item, from 0: the generation that made it
+	open     bool
+	isListed bool // the items that tell of servers' tools are there
+	// isTurnOver: results of calls have come, so that the next item is of another turn.
+	isTurnOver bool
+
 	newID string
 	names tokenNamer            // of the tokens of a stream
 	held  []infer.TokenLogprobs // of tokens that are held back
 }
 
 func newOutput(c *Call) output {
-	return output{newID: c.Response.newID, names: tokenNamer{asIDs: c.Reply.TokensAsTokenIDs}}
+	return output{response: c.Response, newID: c.Response.newID, names: tokenNamer{asIDs: c.Reply.TokensAsTokenIDs}}
 }
 
 // message returns the open message, or a new one at the end; opened says which.
@@ -65,7 +71,23 @@ func (o *output) newMessage() *messageItem {
 	return &messageItem{id: o.nextID("msg_"), status: inProgress, asIDs: o.names.asIDs}
 }
 
-func (o *output) begin(item outputItem) { o.items, o.open = append(o.items, item), true }
+func (o *output) begin(item outputItem) {
+	o.add(item)
+	o.open = true
+}
+
+// add appends an item to the turn that is being generated.
+func (o *output) add(item outputItem) {
+	turn := 0
+	if n := len(o.turns); n > 0 {
+		turn = o.turns[n-1]
+	}
+	if o.isTurnOver {
+		turn++
+		o.isTurnOver = false
+	}
+	o.items, o.turns = append(o.items, item), append(o.turns, turn)
+}
 
 // place finds the item that a piece belongs to, which is the last one then. ended is
 // an item that the piece ends, begun one that it begins; nil = none.
@@ -85,12 +107,20 @@ func (o *output) place(p *infer.Piece) (ended, begun outputItem) {
 	case infer.PieceReasoning:
 		begun = &reasoningItem{id: o.nextID("rs_"), status: inProgress}
 	case infer.PieceCall:
-		begun = &callItem{id: o.nextID("fc_"), status: inProgress, call: call{id: responseCallID(p.ID), name: p.Name}}
+		begun = o.newCall(p)
 	default:
 		begun = o.newMessage()
 	}
 	o.begin(begun)
 	return ended, begun
+}
+
+// newCall returns the item of a call that begins: the server's or the client's to run.
+func (o *output) newCall(p *infer.Piece) outputItem {
+	if tool, ok := o.response.serverTools[p.Name]; ok {
+		return &mcpItem{id: o.nextID("mcp_"), status: inProgress, tool: tool, call: call{id: p.ID, name: p.Name}}
+	}
+	return &callItem{id: o.nextID("fc_"), status: inProgress, call: call{id: responseCallID(p.ID), name: p.Name}}
 }
 
 // accepts reports whether a piece goes on with an item.
@@ -154,14 +184,18 @@ func (o *output) appendItems(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// chatMessage returns what was generated as the assistant's message of a conversation.
-func (o *output) chatMessage() json.RawMessage {
+// chatMessage returns items of one turn as the assistant's message of a conversation;
+// nil if they are calls that were never run, and nothing else.
+func chatMessage(items []outputItem) json.RawMessage {
 	var m message
 	hasText := false
-	for _, item := range o.items {
+	for _, item := range items {
 		_, isText := item.(*messageItem)
 		hasText = hasText || isText
 		item.addTo(&m)
+	}
+	if len(items) > 0 && !hasText && m.reasoning == nil && m.calls == nil {
+		return nil
 	}
 	dst := []byte(`{"role":"assistant"`)
 	if m.reasoning != nil {

@@ -31,7 +31,8 @@ func (o *object) responseSettings(p *Profile, c *Call) responseSettings {
 	var dst []byte
 	dst = appendRawOrNull(append(dst, `,"instructions":`...), o.typed("instructions", "a string"))
 	dst = appendCountOrNull(append(dst, `,"max_output_tokens":`...), c.Request.MaxTokens)
-	dst = appendCountOrNull(append(dst, `,"max_tool_calls":`...), o.count("max_tool_calls", 1, math.MaxInt32))
+	c.Response.maxToolCalls = o.count("max_tool_calls", 1, math.MaxInt32)
+	dst = appendCountOrNull(append(dst, `,"max_tool_calls":`...), c.Response.maxToolCalls)
 	dst = append(append(dst, `,"metadata":`...), o.metadata()...)
 	dst = append(dst, `,"parallel_tool_calls":`...)
 	dst = appendBool(dst, o.flag("parallel_tool_calls", true))
@@ -43,6 +44,7 @@ func (o *object) responseSettings(p *Profile, c *Call) responseSettings {
 	dst = appendFloat(append(dst, `,"service_tier":"default","temperature":`...), c.Request.Sampling.Temperature, 64)
 	text, form := o.textSettings()
 	c.Request.Structured = o.onlyForm(form, "text.format")
+	c.Response.form = c.Request.Structured
 	dst = append(append(dst, `,"text":`...), text...)
 	var tools, choice []byte
 	tools, choice, s.templateTools = p.responseTools(o, c)
@@ -174,22 +176,32 @@ func (o *object) textSettings() (repeated []byte, form *infer.StructuredOutput) 
 // response, and the tools as chat templates expect them, with a function's members in
 // an object of their own.
 func (p *Profile) responseTools(o *object, c *Call) (tools, choice []byte, forTemplate json.RawMessage) {
-	list := o.tools(func(tool *object) function {
+	tools = []byte{'['}
+	list := o.tools(func(tool *object) []function {
+		if len(tools) > 1 {
+			tools = append(tools, ',')
+		}
+		if or(tool.str("type"), "") == mcpType {
+			functions, repeated := c.Response.readServerTools(tool)
+			tools = append(tools, repeated...)
+			return functions
+		}
 		tool.functionType(infer.CodeNotImplemented)
-		return tool.function()
+		f := tool.function()
+		tools = f.appendRepeated(tools)
+		return []function{f}
 	})
-	chosen := p.toolChoice(o, list, func(choice *object) string { return choice.needed("name") })
+	chosen := p.toolChoice(o, list, func(choice *object) string { return choice.chosenTool(list) })
 	chosen.use(o, c, list)
 	choice = []byte(`"auto"`)
 	if raw := o.raw("tool_choice"); raw != nil {
 		choice = bytes.Clone(raw)
 	}
-	tools = []byte{'['}
 	for i := range list {
 		if i > 0 {
-			tools, forTemplate = append(tools, ','), append(forTemplate, ',')
+			forTemplate = append(forTemplate, ',')
 		}
-		tools, forTemplate = list[i].appendRepeated(tools), list[i].appendForTemplate(forTemplate)
+		forTemplate = list[i].appendForTemplate(forTemplate)
 	}
 	if len(list) == 0 || chosen.none && p.ExcludeToolsWhenNone {
 		return append(tools, ']'), choice, nil

@@ -5,9 +5,14 @@ import "github.com/troupe-llm/troupe/infer"
 // ResponseStream writes a response as typed events, numbered from 0:
 //
 //	response.created, response.in_progress,
+//	per server of tools: response.output_item.added, response.mcp_list_tools.in_progress,
+//	          .completed, response.output_item.done
 //	per item: response.output_item.added, [the item's own opening], deltas,
 //	          [its closing], response.output_item.done,
 //	response.completed, or .incomplete (cut at max_output_tokens), or error and .failed
+//
+// A call that the server runs has no output_item.done before its result, which
+// response.mcp_call.completed or .failed announces.
 //
 // The last event holds the whole response with its usage, and its metrics. There
 // is no [DONE].
@@ -25,7 +30,13 @@ func (c *Call) NewResponseStream() *ResponseStream {
 // AppendStart implements StreamWriter.
 func (s *ResponseStream) AppendStart(dst []byte) []byte {
 	dst = s.appendState(dst, "response.created", inProgress, nil)
-	return s.appendState(dst, "response.in_progress", inProgress, nil)
+	dst = s.appendState(dst, "response.in_progress", inProgress, nil)
+	s.output.list()
+	for i, item := range s.output.items {
+		s.events.index = i
+		dst = s.appendDone(s.appendAdded(dst, item), item)
+	}
+	return dst
 }
 
 // appendState appends an event with the whole response.
@@ -41,7 +52,7 @@ func (s *ResponseStream) AppendDelta(dst []byte, d *infer.Delta) []byte {
 		dst = s.appendParsed(dst, d)
 	}
 	says := d.Parsed == nil && (d.Text != "" || len(d.Logprobs) > 0)
-	if says || ends && len(s.output.items) == 0 {
+	if says || ends && s.output.isSilent() {
 		m, opened := s.output.message()
 		if opened {
 			dst = s.appendOpening(dst, m)
@@ -62,6 +73,10 @@ func (s *ResponseStream) appendParsed(dst []byte, d *infer.Delta) []byte {
 	o := &s.output
 	for i := range d.Parsed.Pieces {
 		p := &d.Parsed.Pieces[i]
+		if p.Kind == infer.PieceOutput {
+			dst = s.appendResult(dst, p)
+			continue
+		}
 		ended, begun := o.place(p)
 		if ended != nil {
 			dst = s.appendDone(dst, ended)
@@ -89,6 +104,11 @@ func (s *ResponseStream) appendParsed(dst []byte, d *infer.Delta) []byte {
 // appendOpening appends the events that begin the last item.
 func (s *ResponseStream) appendOpening(dst []byte, item outputItem) []byte {
 	s.events.index = len(s.output.items) - 1
+	return s.appendAdded(dst, item)
+}
+
+// appendAdded appends the events that begin the current item.
+func (s *ResponseStream) appendAdded(dst []byte, item outputItem) []byte {
 	dst = s.events.beginItem(dst, "response.output_item.added")
 	dst = append(item.appendBegun(append(dst, `,"item":`...)), eventEnd...)
 	return item.appendOpening(dst, &s.events)
@@ -97,14 +117,43 @@ func (s *ResponseStream) appendOpening(dst []byte, item outputItem) []byte {
 // appendClosing ends the open item, if there is one.
 func (s *ResponseStream) appendClosing(dst []byte, status itemStatus) []byte {
 	if item := s.output.close(status); item != nil {
-		return s.appendDone(dst, item)
+		dst = s.appendDone(dst, item)
 	}
+	s.output.abandon(func(m *mcpItem, index int) {
+		s.events.index = index
+		dst = s.appendItemDone(dst, m)
+	})
 	return dst
 }
 
-// appendDone appends the events that end the last item.
+// appendDone appends the events that end the current item; of a call that the server
+// runs, those that end its arguments.
 func (s *ResponseStream) appendDone(dst []byte, item outputItem) []byte {
 	dst = item.appendClosing(dst, &s.events)
+	if m, ok := item.(*mcpItem); ok && m.status == calling {
+		return dst
+	}
+	return s.appendItemDone(dst, item)
+}
+
+// appendResult appends the events of a call's result.
+func (s *ResponseStream) appendResult(dst []byte, p *infer.Piece) []byte {
+	if item := s.output.close(completed); item != nil {
+		dst = s.appendDone(dst, item)
+	}
+	m, index := s.output.settle(p)
+	if m == nil {
+		return dst
+	}
+	s.events.index = index
+	name := "response.mcp_call.completed"
+	if p.IsFailed {
+		name = "response.mcp_call.failed"
+	}
+	return s.appendItemDone(s.events.appendAbout(dst, name, m.id), m)
+}
+
+func (s *ResponseStream) appendItemDone(dst []byte, item outputItem) []byte {
 	dst = s.events.beginItem(dst, "response.output_item.done")
 	return append(item.appendItem(append(dst, `,"item":`...)), eventEnd...)
 }
@@ -119,6 +168,7 @@ func (s *ResponseStream) AppendFinal(dst []byte, f *infer.Final) []byte {
 		return s.appendState(dst, "response.incomplete", status, f)
 	}
 	s.output.close(incomplete) // it broke off: its end is in the response only
+	s.output.abandon(ignoreItem)
 	if f.Err != nil {
 		dst = s.events.appendError(dst, f.Err)
 	}

@@ -20,6 +20,7 @@ func (c *Call) NewResponseBody() *ResponseBody {
 
 // Add implements BodyWriter.
 func (b *ResponseBody) Add(d *infer.Delta) {
+	b.output.list()
 	switch {
 	case d.Parsed != nil:
 		b.addParsed(d)
@@ -36,6 +37,11 @@ func (b *ResponseBody) addParsed(d *infer.Delta) {
 	o := &b.output
 	for i := range d.Parsed.Pieces {
 		p := &d.Parsed.Pieces[i]
+		if p.Kind == infer.PieceOutput {
+			o.close(completed)
+			o.settle(p)
+			continue
+		}
 		o.place(p)
 		if p.Text == "" {
 			continue
@@ -51,10 +57,11 @@ func (b *ResponseBody) addParsed(d *infer.Delta) {
 
 // finish ends the output: there is a message even if nothing was said.
 func (o *output) finish(r infer.FinishReason) {
-	if len(o.items) == 0 {
+	if o.isSilent() {
 		o.message()
 	}
 	o.close(endOf(r))
+	o.abandon(ignoreItem)
 }
 
 // AppendStarted appends the response as it is before there is any output.
@@ -64,14 +71,16 @@ func (b *ResponseBody) AppendStarted(dst []byte) []byte {
 
 // AppendBody implements BodyWriter; f may hold an error.
 func (b *ResponseBody) AppendBody(dst []byte, f *infer.Final) []byte {
+	b.output.list()
 	b.output.close(incomplete) // open only if the request broke off
+	b.output.abandon(ignoreItem)
 	return b.call.appendResponse(dst, &b.output, responseStatus(f), f)
 }
 
 // Conversation returns the messages that a response to follow this one begins with.
 func (b *ResponseBody) Conversation() []json.RawMessage {
 	d := b.call.Response.dialogue
-	return append(d[:len(d):len(d)], b.output.chatMessage())
+	return append(d[:len(d):len(d)], b.output.messages()...)
 }
 
 func responseStatus(f *infer.Final) itemStatus {
@@ -100,9 +109,12 @@ func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `,"incomplete_details":`...)
-	if status == incomplete {
+	switch {
+	case status == incomplete && f != nil && f.Loop != nil && f.Loop.CallsExhausted:
+		dst = append(dst, `{"reason":"max_tool_calls"}`...)
+	case status == incomplete:
 		dst = append(dst, `{"reason":"max_output_tokens"}`...)
-	} else {
+	default:
 		dst = append(dst, "null"...)
 	}
 	dst = appendString(append(dst, `,"model":`...), r.Model)
@@ -110,12 +122,55 @@ func (c *Call) appendResponse(dst []byte, o *output, status itemStatus, f *infer
 	dst = append(dst, c.Response.settings.json...)
 	dst = appendBool(append(dst, `,"store":`...), c.Response.Store)
 	dst = appendResponseUsage(append(dst, `,"usage":`...), f)
-	// One generation made this response, so its times are the response's. Without
+	// The times of one generation are the response's; there are none of several. Without
 	// them the field is left out: only the terminal state ever has it.
 	if f != nil && f.Err == nil && f.Metrics != nil {
 		dst = r.appendMetricsField(dst, f.Metrics)
 	}
+	if r.TurnMetrics && f != nil && f.Err == nil {
+		dst = appendTurns(append(dst, `,"metrics_per_turn":`...), f)
+	}
 	return append(dst, '}')
+}
+
+// appendTurns appends what each generation took, and what its calls took apart.
+func appendTurns(dst []byte, f *infer.Final) []byte {
+	turns := []infer.Turn{{Usage: f.Usage, Metrics: f.Metrics}}
+	if f.Loop != nil {
+		turns = f.Loop.Turns
+	}
+	dst = append(dst, '[')
+	for i := range turns {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendTurnMetrics(dst, &turns[i])
+	}
+	return append(dst, ']')
+}
+
+func appendTurnMetrics(dst []byte, t *infer.Turn) []byte {
+	dst = appendInt(append(dst, `{"input_tokens":`...), t.Usage.NumPromptTokens)
+	dst = appendInt(append(dst, `,"output_tokens":`...), t.Usage.NumCompletionTokens)
+	dst = append(dst, `,"metrics":`...)
+	if t.Metrics == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = AppendMetrics(dst, t.Metrics)
+	}
+	dst = appendNullFloat(append(dst, `,"tool_time_ms":`...), infer.NullFloat{Value: t.ToolMs, Valid: len(t.Calls) > 0})
+	dst = append(dst, `,"tool_calls":[`...)
+	for i := range t.Calls {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		c := &t.Calls[i]
+		dst = appendString(append(dst, `{"server_label":`...), c.Server)
+		dst = appendString(append(dst, `,"name":`...), c.Tool)
+		dst = appendBool(append(dst, `,"failed":`...), c.IsFailed)
+		dst = append(appendNullFloat(append(dst, `,"tool_time_ms":`...), infer.NullFloat{Value: c.Ms, Valid: true}), '}')
+	}
+	return append(dst, "]}"...)
 }
 
 // responseErrorCode is OpenAI's word for what goes wrong in mid-generation: the

@@ -14,17 +14,18 @@ const (
 	maxToolBytes = 64 // of a function's name, as OpenAI has it
 )
 
-// function is a tool that the client runs.
+// function is what a model may call.
 type function struct {
 	name                    string
 	description, parameters json.RawMessage // nil = none
 	strict                  bool
-	param                   string // the field of the parameters
+	param                   string     // the field of the parameters
+	run                     serverTool // the tool that the server runs for it; zero = the client does
 }
 
-// tools reads the list of functions, each read by its caller's way; nil if the field
+// tools reads the list of functions, each entry by its caller's way; nil if the field
 // is missing.
-func (o *object) tools(read func(tool *object) function) []function {
+func (o *object) tools(read func(tool *object) []function) []function {
 	raw := o.typed("tools", "an array")
 	var list []function
 	names := make(map[string]bool)
@@ -33,32 +34,34 @@ func (o *object) tools(read func(tool *object) function) []function {
 			o.fail(infer.CodeInvalid, "tools", "has more than %d entries", maxTools)
 		}
 		tool := parseObject(element, fmt.Sprintf("tools[%d]", i))
-		f := read(tool)
+		functions := read(tool)
 		if o.adopt(tool); o.err != nil {
 			return nil
 		}
-		if names[f.name] {
-			o.fail(infer.CodeInvalid, "tools", "two functions have the name %q", excerpt(f.name))
-			return nil
+		for _, f := range functions {
+			if names[f.name] {
+				o.fail(infer.CodeInvalid, "tools", "two functions have the name %q", excerpt(f.name))
+				return nil
+			}
+			names[f.name] = true
+			list = append(list, f)
 		}
-		names[f.name] = true
-		list = append(list, f)
 	}
 	return list
 }
 
 // chatFunction reads {type, function: {name, …}}.
-func (o *object) chatFunction() function {
+func (o *object) chatFunction() []function {
 	o.functionType(infer.CodeInvalid)
 	raw := o.typed("function", "an object")
 	if raw == nil {
 		o.fail(infer.CodeMalformed, "function", "is required")
-		return function{}
+		return nil
 	}
 	in := parseObject(raw, o.path+"function")
 	f := in.function()
 	o.adopt(in)
-	return f
+	return []function{f}
 }
 
 // functionType checks the type of a tool; code is for one that is not known.
@@ -103,8 +106,8 @@ type toolChoice struct {
 	name         string // with forced: the function, "" = any
 }
 
-// toolChoice reads tool_choice for a list of functions. nameOf reads the name out of
-// an object of type function.
+// toolChoice reads tool_choice for a list of functions. nameOf reads the name of a
+// function out of an object.
 func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *object) string) toolChoice {
 	raw := o.raw("tool_choice")
 	word := unquoteOr(raw, "")
@@ -125,7 +128,6 @@ func (p *Profile) toolChoice(o *object, list []function, nameOf func(choice *obj
 		o.fail(infer.CodeMalformed, "tool_choice", "must be none, auto, required or an object, got %s", excerpt(string(raw)))
 	default:
 		choice := parseObject(raw, "tool_choice")
-		choice.functionType(infer.CodeInvalid)
 		name := nameOf(choice)
 		if o.adopt(choice); o.err == nil && !hasFunction(list, name) {
 			o.fail(infer.CodeInvalid, "tool_choice", "the function %q is not among the tools", excerpt(name))
@@ -158,6 +160,7 @@ func hasFunction(list []function, name string) bool {
 
 // chosenFunction reads {type, function: {name}}.
 func (o *object) chosenFunction() string {
+	o.functionType(infer.CodeInvalid)
 	raw := o.typed("function", "an object")
 	if raw == nil {
 		o.fail(infer.CodeMalformed, "function", "is required")

@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"infer":          {},
 	"internal":       {"*"},
 	"kernels":        {},
+	"mcp":            {"infer"},
 	"metrics":        {"infer"},
 	"model":          {"infer", "compute", "sampling"},
 	"sampling":       {"infer"},

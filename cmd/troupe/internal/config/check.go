@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-llm/troupe/chat/reasoning"
 	"github.com/troupe-llm/troupe/chat/toolcall"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/mcp"
 	"github.com/troupe-llm/troupe/model/understudy"
 )
 
@@ -35,6 +36,9 @@ func (s *Serve) checkMetrics() error {
 	}
 	if err := s.checkTimes(); err != nil {
 		return err
+	}
+	if s.Metrics.EnablePerTurnMetrics && s.Metrics.DisableLogStats {
+		return errors.New("--enable-per-turn-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
 	}
 	speculation, err := s.Speculation()
 	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && speculation == nil && err == nil {
@@ -100,7 +104,40 @@ func (s *Serve) checkTools() error {
 	case family != "" && !slices.Contains(reasoning.Names(), family):
 		return fmt.Errorf("--reasoning-parser: invalid reasoning parser %q (choose from %s)", family, strings.Join(reasoning.Names(), ", "))
 	}
-	return nil
+	return s.checkToolServers()
+}
+
+// Bounds of what responses that call tools may be allowed.
+const (
+	maxToolTurns   = 128
+	maxCallSeconds = 3600
+)
+
+func (s *Serve) checkToolServers() error {
+	c := &s.Chat
+	switch {
+	case len(c.ToolServer) > mcp.MaxServers:
+		return fmt.Errorf("--tool-server: at most %d servers, got %d", mcp.MaxServers, len(c.ToolServer))
+	case !(c.ToolCallTimeout > 0 && c.ToolCallTimeout <= maxCallSeconds):
+		return fmt.Errorf("--tool-call-timeout must be a number of seconds above 0 and at most %d, got %v", maxCallSeconds, c.ToolCallTimeout)
+	case c.MaxToolTurns < 1 || c.MaxToolTurns > maxToolTurns:
+		return fmt.Errorf("--max-tool-turns must be from 1 to %d, got %d", maxToolTurns, c.MaxToolTurns)
+	}
+	_, err := s.ToolServers()
+	return err
+}
+
+// ToolServers returns the servers of --tool-server.
+func (s *Serve) ToolServers() ([]mcp.Target, error) {
+	var targets []mcp.Target
+	for i, text := range s.Chat.ToolServer {
+		t, err := mcp.ParseTarget(strings.TrimSpace(text))
+		if err != nil { // the address may hold a secret
+			return nil, fmt.Errorf("--tool-server: entry %d: %w", i+1, err)
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
 }
 
 // ToolCallParser returns how the model writes calls, "" if nobody has said so. The

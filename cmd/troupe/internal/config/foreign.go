@@ -76,7 +76,6 @@ var foreignFlags = []foreign{
 	{name: "log-config-file", arity: takesValue, note: notePython},
 
 	{name: "tool-parser-plugin", arity: takesValue, accept: []string{""}, note: notePython},
-	{name: "tool-server", arity: takesValue, refuse: true, note: noteLater},
 	{name: "tool-strict-level", arity: takesValue, note: "forced calls always keep to their schema, others never have to"},
 	{name: "enable-tokenizer-info-endpoint", refuse: true, note: noteLater},
 	{name: "fingerprint-mode", arity: takesValue, accept: []string{"full"}, note: "system_fingerprint is the server's version"},

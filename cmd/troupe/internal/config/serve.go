@@ -28,6 +28,7 @@ type MetricsFlags struct {
 	EnablePerChoiceMetrics      bool     `negatable:"" help:"The same for each choice where a request has several; needs --enable-per-request-metrics."`
 	EnableMetricsBreakdown      bool     `negatable:"" help:"Say in the metrics object where the wall time of the request went; needs --enable-per-request-metrics."`
 	MetricsSpelling             []string `sep:"," default:"vllm" placeholder:"NAMES" help:"Whose words a request's times are written in: vllm (metrics), llama-server (timings), groq (in usage); needs --enable-per-request-metrics."`
+	EnablePerTurnMetrics        bool     `negatable:"" help:"Put metrics_per_turn into responses of /v1/responses: the timings of each generation, and the time of its tools apart."`
 	PerRequestSpecDecodeMetrics string   `enum:"none,summary,detailed" default:"none" help:"Report speculative decoding per request; needs --speculative-config."`
 	DisableLogStats             bool     `negatable:"" help:"No engine statistics: no vllm:* series and no periodic log line."`
 	EnableForceIncludeUsage     bool     `negatable:"" help:"Usage on every chunk and a usage chunk at the end, whatever the client asks."`
@@ -91,6 +92,9 @@ type ChatFlags struct {
 	ToolCallParser            string     `help:"How the model writes tool calls: ${tool_call_parsers}."`
 	ExcludeToolsWhenNone      bool       `name:"exclude-tools-when-tool-choice-none" negatable:"" help:"Do not show the model tools that it must not call."`
 	ReasoningParser           string     `help:"How the model marks its thoughts, which are then told apart from answers: ${reasoning_parsers}."`
+	ToolServer                []string   `name:"tool-server" sep:"," placeholder:"[LABEL=]URL" help:"Comma-separated MCP servers (streamable HTTP) whose tools requests to /v1/responses may have called. HOST:PORT stands for http://HOST:PORT/mcp; the label is the server's own name if absent."`
+	ToolCallTimeout           float64    `default:"60" help:"Seconds that a call of a tool server may take."`
+	MaxToolTurns              int        `default:"16" help:"Most generations of a response that calls tools of tool servers."`
 	ReturnTokensAsTokenIDs    bool       `name:"return-tokens-as-token-ids" negatable:"" help:"Write tokens of logprobs as token_id:N."`
 }
 
