@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/troupe-llm/troupe/http/openai"
@@ -41,4 +42,28 @@ func BenchmarkParseChat(b *testing.B) {
 		}
 	}
 	b.SetBytes(int64(len(body)))
+}
+
+// BenchmarkFinal is the end of a streamed answer: all that per-request metrics add
+// to a request but for one allocation, when they are computed.
+func BenchmarkFinal(b *testing.B) {
+	final := &infer.Final{Usage: infer.Usage{NumPromptTokens: 30, NumCompletionTokens: 128}, Metrics: &infer.RequestMetrics{
+		TimeToFirstTokenMs: known(12.345678), GenerationTimeMs: known(1234.567891), QueueTimeMs: known(0.123456),
+		MeanITLMs: known(1234.567891 / 127), TokensPerSecond: known(128 / 1.246913569),
+	}}
+	for _, on := range []bool{false, true} {
+		b.Run(fmt.Sprintf("metrics=%t", on), func(b *testing.B) {
+			p := profile()
+			p.PerRequestMetrics = on
+			call, err := openai.ParseChat([]byte(chat(`"stream":true,"stream_options":{"include_usage":true}`)), p, envelope())
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, buf := call.Reply.NewStream(), make([]byte, 0, 8192)
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = s.AppendFinal(buf[:0], final)
+			}
+		})
+	}
 }

@@ -34,6 +34,7 @@ import (
 // measured is everything but the model. All share the letters, which nobody writes to.
 type nullRunner struct {
 	spec   infer.RunnerSpec
+	pace   time.Duration    // from the launch of a step to its end; 0 = none
 	result infer.StepResult // of the last step; its memory is used again
 }
 
@@ -54,7 +55,11 @@ func (r *nullRunner) Launch(plan *infer.StepPlan, done func(*infer.StepResult, e
 			res.Sequences[i].NewTokenIDs = letters[k : k+1 : k+1]
 		}
 	}
-	done(res, nil)
+	if r.pace == 0 {
+		done(res, nil)
+		return
+	}
+	time.AfterFunc(r.pace, func() { done(res, nil) })
 }
 
 func (r *nullRunner) Spec() infer.RunnerSpec { return r.spec }
@@ -77,8 +82,14 @@ const (
 	everything           // and all that can be added to them
 )
 
+// serverOptions are what servers of the null runner differ in.
+type serverOptions struct {
+	metrics metricsOn
+	pace    time.Duration // as in nullRunner
+}
+
 // startServer serves the null runner on a loopback port and returns its address.
-func startServer(b *testing.B, on metricsOn) (addr string, stop func()) {
+func startServer(b *testing.B, o serverOptions) (addr string, stop func()) {
 	b.Helper()
 	folder := understudy.Embedded()
 	file := func(name string) []byte {
@@ -94,7 +105,7 @@ func startServer(b *testing.B, on metricsOn) (addr string, stop func()) {
 	require.NoError(b, err)
 
 	specLevel := metrics.SpecNone
-	if on == everything { // the null runner has no drafts: what is kept is empty, but kept
+	if o.metrics == everything { // the null runner has no drafts: what is kept is empty, but kept
 		specLevel = metrics.SpecDetailed
 	}
 	registry := prometheus.NewRegistry()
@@ -102,20 +113,20 @@ func startServer(b *testing.B, on metricsOn) (addr string, stop func()) {
 	engine, err := actors.NewEngine(actors.Config{
 		Tokenizer: tok, Template: template,
 		NewRunner: func(int) (infer.Runner, error) {
-			return &nullRunner{spec: infer.RunnerSpec{NumBlocks: maxSeqs * maxLen / 16, BlockSize: 16, VocabSize: tok.VocabSize(), MaxModelLen: maxLen}}, nil
+			return &nullRunner{pace: o.pace, spec: infer.RunnerSpec{NumBlocks: maxSeqs * maxLen / 16, BlockSize: 16, VocabSize: tok.VocabSize(), MaxModelLen: maxLen}}, nil
 		},
 		Scheduler: scheduler.Config{MaxNumSeqs: maxSeqs, MaxNumBatchedTokens: 8192, MaxModelLen: maxLen,
 			EnableChunkedPrefill: true, EnablePrefixCaching: true},
 		Model:             infer.ModelInfo{ServedNames: []string{"understudy"}, MaxModelLen: maxLen, VocabSize: tok.VocabSize()},
 		EOSTokenIDs:       []int32{2043},
 		Metrics:           []*metrics.Engine{metrics.NewEngine(registry, metrics.EngineOptions{ModelName: "understudy", Engine: "0", MaxModelLen: maxLen})},
-		PerRequestMetrics: on != noMetrics, PerChoiceMetrics: on == everything, MetricsBreakdown: on == everything,
+		PerRequestMetrics: o.metrics != noMetrics, PerChoiceMetrics: o.metrics == everything, MetricsBreakdown: o.metrics == everything,
 		SpecLevel: specLevel, MaxLogprobs: 20,
 	})
 	require.NoError(b, err)
 	server, err := http.New(http.Options{Generator: engine, HTTPMetrics: metrics.NewHTTP(registry), Gatherer: registry,
-		PerRequestMetrics: on != noMetrics, PerChoiceMetrics: on == everything, SpecDecodeMetrics: on == everything,
-		LlamaServerTimings: on == everything, GroqUsageTimes: on == everything, MaxLogprobs: 20})
+		PerRequestMetrics: o.metrics != noMetrics, PerChoiceMetrics: o.metrics == everything, SpecDecodeMetrics: o.metrics == everything,
+		LlamaServerTimings: o.metrics == everything, GroqUsageTimes: o.metrics == everything, MaxLogprobs: 20})
 	require.NoError(b, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
