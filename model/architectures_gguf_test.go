@@ -34,7 +34,7 @@ func TestArchitecturesAreTheSameFromGGUF(t *testing.T) {
 		}
 		var got [2]*sequence
 		for i, path := range []string{tiny.Write(t, "F32"), writeGGUF(t, tiny.GGUF(t))} {
-			got[i] = scoredTiny(tiny, 40)
+			got[i] = scoredTiny(40)
 			m := load(t, path, options(t))
 			require.Equal(t, name, m.Config().Architecture)
 			(&driver{runner: newRunner(t, m)}).run(t, got[i])

@@ -26,11 +26,10 @@ func forEachArchitecture(t *testing.T, run func(t *testing.T, tiny *modelkit.Tin
 }
 
 // scoredTiny is a prompt whose every log-probability is reported.
-func scoredTiny(tiny *modelkit.Tiny, n int) *sequence {
-	vocab := tiny.Config["vocab_size"].(int)
-	p := greedy(vocab)
-	p.NumPromptLogprobs = vocab
-	return &sequence{prompt: prompt(n, vocab), params: p, max: 12}
+func scoredTiny(n int) *sequence {
+	p := greedy(modelkit.TinyVocab)
+	p.NumPromptLogprobs = modelkit.TinyVocab
+	return &sequence{prompt: prompt(n, modelkit.TinyVocab), params: p, max: 12}
 }
 
 // referenceTolerance is absolute, on log-probabilities of the order of 10: sums
@@ -59,7 +58,7 @@ func TestArchitecturesMatchTheReference(t *testing.T) {
 				o := options(t)
 				o.MaxModelLen = longest
 				m := load(t, tiny.Write(t, dtype), o)
-				s := scoredTiny(tiny, min(40, longest-12))
+				s := scoredTiny(min(40, longest-12))
 				(&driver{runner: newRunner(t, m)}).run(t, s)
 				requireReference(t, newReference(tiny, longest), s)
 			}
@@ -74,22 +73,22 @@ func TestArchitecturesAreBitEqualHoweverScheduled(t *testing.T) {
 		o := options(t)
 		o.BlockSize = 4
 		m := load(t, tiny.Write(t, "BF16"), o)
-		alone := scoredTiny(tiny, 41)
+		alone := scoredTiny(41)
 		(&driver{runner: newRunner(t, m)}).run(t, alone)
 		want := bitsOf(append(alone.promptLogprobs, alone.logprobs...))
 		for _, chunk := range []int{1, 3, 16} {
-			s := scoredTiny(tiny, 41)
+			s := scoredTiny(41)
 			s.chunk = chunk
 			mates := []*sequence{s}
 			for n := range 6 {
-				mates = append(mates, &sequence{prompt: prompt(5+7*n, 67), params: greedy(-1), max: 15, chunk: n})
+				mates = append(mates, &sequence{prompt: prompt(5+7*n, modelkit.TinyVocab), params: greedy(-1), max: 15, chunk: n})
 			}
 			(&driver{runner: newRunner(t, m)}).run(t, mates...)
 			require.Equal(t, alone.output, s.output)
 			require.Equal(t, want, bitsOf(append(s.promptLogprobs, s.logprobs...)), "in chunks of %d, in company", chunk)
 		}
-		resumed := scoredTiny(tiny, 41)
-		resumed.params = greedy(67)
+		resumed := scoredTiny(41)
+		resumed.params = greedy(modelkit.TinyVocab)
 		resumed.output = append([]int32{}, alone.output[:5]...)
 		(&driver{runner: newRunner(t, m)}).run(t, resumed)
 		require.Equal(t, alone.output, resumed.output)
@@ -101,7 +100,7 @@ func TestArchitecturesAreBitEqualHoweverScheduled(t *testing.T) {
 func TestArchitecturesUnderTheScheduler(t *testing.T) {
 	forEachArchitecture(t, func(t *testing.T, tiny *modelkit.Tiny) {
 		dir := tiny.Write(t, "F32")
-		prompts := drawPrompts(rand.New(rand.NewPCG(3, 4)), 14, 67)
+		prompts := drawPrompts(rand.New(rand.NewPCG(3, 4)), 14, modelkit.TinyVocab)
 		params := variedParams([]int32{1})
 		engineOf := func(change func(*model.Options, *scheduler.Config)) *engine {
 			f, err := model.OpenDir(dir)

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-PROMPT = [(i * i * 7 + 3 * i + 5) % 67 for i in range(40)]
-POSITIONS = [0, 9, 25, 39]
+PROMPT = [(i * i * 7 + 3 * i + 5) % 259 for i in range(40)]
+POSITIONS = [9, 39]
 
 
 def attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=1.0, is_causal=False):

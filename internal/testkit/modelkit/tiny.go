@@ -18,10 +18,11 @@ type Tiny struct {
 	Tensors []Tensor
 }
 
-// Sizes of every tiny model; all are odd in some way.
+// Sizes of every tiny model; all are odd in some way. The vocabulary has room for
+// the bytes.
 const (
 	tinyHidden, tinyIntermediate, tinyLayers       = 40, 52, 4
-	tinyHeads, tinyKVHeads, tinyHeadDim, tinyVocab = 6, 2, 10, 67
+	tinyHeads, tinyKVHeads, tinyHeadDim, TinyVocab = 6, 2, 10, 259
 	tinyExperts, tinyExpertIntermediate            = 5, 14
 )
 
@@ -64,13 +65,13 @@ func newTiny(architecture string, seed uint64, changes map[string]any) *Tiny {
 	m := &Tiny{Config: map[string]any{
 		"architectures": []string{architecture}, "hidden_act": "silu", "hidden_size": tinyHidden, "intermediate_size": tinyIntermediate,
 		"num_hidden_layers": tinyLayers, "num_attention_heads": tinyHeads, "num_key_value_heads": tinyKVHeads, "head_dim": tinyHeadDim,
-		"vocab_size": tinyVocab, "max_position_embeddings": 96, "rms_norm_eps": 1e-5, "rope_theta": 500.0,
+		"vocab_size": TinyVocab, "max_position_embeddings": 96, "rms_norm_eps": 1e-5, "rope_theta": 500.0,
 		"tie_word_embeddings": false, "eos_token_id": 1,
 	}}
 	maps.Copy(m.Config, tinyMembers[architecture])
 	maps.Copy(m.Config, changes)
 	w := &weightMaker{tiny: m, rng: rand.New(rand.NewPCG(seed, 2)), architecture: architecture}
-	w.matrix("model.embed_tokens", tinyVocab, tinyHidden)
+	w.matrix("model.embed_tokens", TinyVocab, tinyHidden)
 	for l := range tinyLayers {
 		w.prefix = fmt.Sprintf("model.layers.%d.", l)
 		w.layer(l)
@@ -78,7 +79,7 @@ func newTiny(architecture string, seed uint64, changes map[string]any) *Tiny {
 	w.prefix = ""
 	w.norm("model.norm", tinyHidden)
 	if m.Config["tie_word_embeddings"] == false {
-		w.matrix("lm_head", tinyVocab, tinyHidden)
+		w.matrix("lm_head", TinyVocab, tinyHidden)
 	}
 	return m
 }

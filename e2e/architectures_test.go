@@ -1,0 +1,78 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/internal/testkit/modelkit"
+	"github.com/troupe-llm/troupe/tokenizer"
+)
+
+// byteTokenizer is a tokenizer.json of all bytes and three more tokens, and what it
+// gives.
+func byteTokenizer(t *testing.T) ([]byte, *tokenizer.Tokenizer) {
+	var symbols []string
+	for b := range 256 {
+		if r := rune(b); r >= '!' && r <= '~' || r >= 0xa1 && r != 0xad {
+			symbols = append(symbols, string(r))
+		}
+	}
+	for r := rune(0x100); len(symbols) < 256; r++ {
+		symbols = append(symbols, string(r)) // those of bytes that cannot be printed
+	}
+	symbols = append(symbols, "ab", "bc", "cd")
+	vocab := obj{}
+	for id, s := range symbols {
+		vocab[s] = id
+	}
+	byteLevel := obj{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
+	file, err := json.Marshal(obj{
+		"version": "1.0", "added_tokens": []obj{}, "normalizer": nil, "pre_tokenizer": byteLevel, "post_processor": nil, "decoder": byteLevel,
+		"model": obj{"type": "BPE", "vocab": vocab, "merges": []string{"a b", "b c", "c d"}},
+	})
+	require.NoError(t, err)
+	tok, err := tokenizer.New(file, tokenizer.Config{})
+	require.NoError(t, err)
+	return file, tok
+}
+
+// Every architecture is served with the text that another implementation gives.
+func TestEveryArchitectureIsServed(t *testing.T) {
+	b, err := os.ReadFile("../model/testdata/architectures.json")
+	require.NoError(t, err)
+	var goldens struct {
+		Prompt        []int
+		Architectures map[string]struct{ Greedy []int32 }
+	}
+	require.NoError(t, json.Unmarshal(b, &goldens))
+	require.NotEmpty(t, goldens.Architectures)
+	file, tok := byteTokenizer(t)
+	for name, golden := range goldens.Architectures {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			modelkit.NewTiny(t, name, 5).WriteTo(t, dir, "F32")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), file, 0o600))
+			s := serve(t, dir)
+			for range 2 { // the second time from the prefix cache
+				got, _ := s.complete(obj{"prompt": goldens.Prompt, "temperature": 0, "max_tokens": len(golden.Greedy), "ignore_eos": true})
+				require.Equal(t, decode(tok, golden.Greedy), choice(got, 0)["text"])
+			}
+		})
+	}
+}
+
+// decode is what a stream of tokens gives: bytes that are no characters are left out.
+func decode(tok *tokenizer.Tokenizer, ids []int32) (text string) {
+	d := tok.NewDecoder(true)
+	d.DropInvalid()
+	for _, id := range ids {
+		text += d.Push(id)
+	}
+	return text + d.Flush()
+}
