@@ -20,7 +20,15 @@ func (b *Backend) NewRope(t compute.RopeTable) (compute.Rope, error) {
 	if t.HalfDim <= 0 || len(t.Cos) == 0 || len(t.Cos) != len(t.Sin) || len(t.Cos)%t.HalfDim != 0 {
 		return nil, fmt.Errorf("compute/cpu: rope table of %d cosines and %d sines for half a head of %d", len(t.Cos), len(t.Sin), t.HalfDim)
 	}
-	return &ropeTable{half: t.HalfDim, cos: append([]float32(nil), t.Cos...), sin: append([]float32(nil), t.Sin...)}, nil
+	memory, err := b.weights.take(int64(8*len(t.Cos)), "rope table")
+	if err != nil {
+		return nil, err
+	}
+	cos := floats(memory)[:len(t.Cos):len(t.Cos)]
+	r := &ropeTable{half: t.HalfDim, cos: cos, sin: floats(memory)[len(t.Cos):][:len(t.Cos)]}
+	copy(r.cos, t.Cos)
+	copy(r.sin, t.Sin)
+	return r, nil
 }
 
 // ropeTask rotates and stores rows.

@@ -112,13 +112,35 @@ func (r *Rope) Table(positions int) compute.RopeTable {
 		Cos:     make([]float32, positions*len(inverse)),
 		Sin:     make([]float32, positions*len(inverse)),
 	}
-	for pos := range positions {
-		for i, f := range inverse {
-			sin, cos := math.Sincos(float64(pos) * f)
-			t.Cos[pos*len(inverse)+i], t.Sin[pos*len(inverse)+i] = float32(cos*scale), float32(sin*scale)
+	// A turn by pos is one by the start of its stretch and one by the rest: so there
+	// are few sines to compute; the products are rounded as float64.
+	near := turns(inverse, 0, min(stretch, positions))
+	for from := 0; from < positions; from += stretch {
+		far := turns(inverse, from, 1)
+		for pos := from; pos < min(from+stretch, positions); pos++ {
+			rest := near[(pos-from)*len(inverse):]
+			for i := range inverse {
+				turn := far[i] * rest[i]
+				t.Cos[pos*len(inverse)+i], t.Sin[pos*len(inverse)+i] = float32(real(turn)*scale), float32(imag(turn)*scale)
+			}
 		}
 	}
 	return t
+}
+
+// stretch is how many positions share a far turn.
+const stretch = 256
+
+// turns returns the turns of n positions from from on: [n, pairs].
+func turns(inverse []float64, from, n int) []complex128 {
+	out := make([]complex128, 0, n*len(inverse))
+	for i := range n {
+		for _, f := range inverse {
+			sin, cos := math.Sincos(float64(from+i) * f)
+			out = append(out, complex(cos, sin))
+		}
+	}
+	return out
 }
 
 // Unrotated is the table of layers that do not rotate: turns by nothing.

@@ -129,3 +129,19 @@ func TestLongropeChoosesByTheContextServed(t *testing.T) {
 		"rope_scaling": map[string]any{"type": "longrope", "short_factor": make([]int, 32), "long_factor": make([]int, 32)}}))
 	require.ErrorContains(t, err, "rope_scaling.short_factor holds 0;")
 }
+
+// The table is put together from turns; each is the cosine and sine of its angle.
+func TestTableIsExact(t *testing.T) {
+	r := arch.Rope{Theta: 1e6, Dim: 10}
+	const positions = 1<<17 + 100
+	table := r.Table(positions)
+	require.Len(t, table.Cos, positions*5)
+	inverse, _ := arch.Frequencies(&r, positions)
+	for pos := 0; pos < positions; pos += 97 {
+		for i, f := range inverse {
+			sin, cos := math.Sincos(float64(pos) * f)
+			require.InDelta(t, cos, table.Cos[pos*5+i], 6e-8)
+			require.InDelta(t, sin, table.Sin[pos*5+i], 6e-8)
+		}
+	}
+}
