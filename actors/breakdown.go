@@ -11,8 +11,8 @@ import (
 type breakdown struct {
 	account metrics.Account // the batcher's that has the sequence; nobody else looks into it
 	gaps    *metrics.Gaps   // nil = no gap yet: those that wait need no room for any
-	grammar int64         // nanoseconds that compiling the form of its output took
-	lapse   metrics.Lapse // of the outputs so far
+	grammar int64           // nanoseconds that compiling the form of its output took
+	lapse   metrics.Lapse   // of the outputs so far
 }
 
 func newBreakdown(env *environment, j *job) *breakdown {
@@ -60,7 +60,7 @@ func (b *breakdown) result(s *SequenceActor) *infer.Breakdown {
 	}
 	l := &b.lapse
 	return &infer.Breakdown{
-		Arrival: s.request.Arrival, LastToken: t.LastToken,
+		Receive: s.request.Receive, Arrival: s.request.Arrival, LastToken: t.LastToken,
 		Accept: t.Queued - s.request.Arrival - b.grammar, GrammarCompile: b.grammar, Queue: t.Scheduled - t.Queued,
 		Prefill: l.Prefill, StalledByPrefill: l.StalledByPrefill, Decode: t.LastToken - t.Scheduled - l.Total(), Masking: l.Masking,
 		Preempted: l.Preempted, Recovering: l.Recovering,

@@ -117,6 +117,7 @@ func (s *Server) envelope(c *fiber.Ctx) openai.Envelope {
 		Metrics:   string(h.Peek(openai.HeaderMetrics)),
 		Created:   time.Now().Unix(),
 		Arrival:   infer.Now(),
+		Receive:   time.Since(exchangeOf(c.Context()).start).Nanoseconds(),
 	}
 	if s.opts.Tools != nil {
 		e.ToolServers = s.opts.Tools.Servers()

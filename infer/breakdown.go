@@ -26,6 +26,8 @@ type Breakdown struct {
 	NumPreemptions          int
 	NumRecoveries           int
 
+	Receive int64 // nanoseconds before Arrival in which the body came, at the client's pace; no part of Wall
+
 	NumGaps int   // between steps that gave tokens; 0 = the two below mean nothing
 	MaxGap  int64 // the longest
 	P99Gap  int64 // 99 of 100 are not longer; at most an eighth too long

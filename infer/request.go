@@ -7,6 +7,7 @@ import "encoding/json"
 type Request struct {
 	ID      string // response id with its prefix: chatcmpl-…, cmpl-…
 	Arrival int64  // Now() when the body had been read
+	Receive int64  // nanoseconds from the headers to the end of the body
 
 	// Exactly one of Chat and Prompts is set.
 	Chat    *ChatInput

@@ -100,6 +100,7 @@ func (p *Profile) common(o *object, prefix string, e Envelope) *Call {
 	c.Request = &infer.Request{
 		ID:         c.Reply.ID,
 		Arrival:    e.Arrival,
+		Receive:    e.Receive,
 		Sampling:   p.sampling(o),
 		SeedGiven:  o.seed() != nil,
 		Structured: o.structured(),

@@ -41,7 +41,7 @@ func ParseResponse(body []byte, p *Profile, e Envelope) (*Call, error) {
 	p.metricsPlaces(o, e.Metrics, &c.Reply)
 	o.typed("stream_options", "an object") // include_obfuscation: nothing is padded
 	c.Request = &infer.Request{
-		ID: c.Reply.ID, Arrival: e.Arrival, N: 1,
+		ID: c.Reply.ID, Arrival: e.Arrival, Receive: e.Receive, N: 1,
 		Sampling: p.sampling(o), SeedGiven: o.seed() != nil, BadWords: o.stringList("bad_words", maxListedStrings),
 		Priority: p.priority(o, e.Priority), CacheSalt: o.cacheSalt(),
 		Stream: c.Reply.Stream, StreamInterval: p.streamInterval(o),

@@ -88,6 +88,7 @@ func appendBreakdown(dst []byte, b *infer.Breakdown) []byte {
 		dst = append(append(append(dst, `,"`...), count.name...), `":`...)
 		dst = appendInt(dst, count.n)
 	}
+	dst = appendFloat(append(dst, `,"receive_ms":`...), inMs(b.Receive), 64)
 	dst = appendNullFloat(append(dst, `,"max_gap_ms":`...), gap(b, b.MaxGap))
 	dst = appendNullFloat(append(dst, `,"p99_gap_ms":`...), gap(b, b.P99Gap))
 	return append(dst, '}')
@@ -171,11 +172,13 @@ func AppendServerTiming(dst []byte, m *infer.RequestMetrics) []byte {
 		name("breakdown.", count.name, `desc="`)
 		dst = append(appendInt(dst, count.n), '"')
 	}
-	if b.NumGaps > 0 {
-		name("breakdown.", "max_gap", "dur=")
-		dst = appendFloat(dst, inMs(b.MaxGap), 64)
-		name("breakdown.", "p99_gap", "dur=")
-		dst = appendFloat(dst, inMs(b.P99Gap), 64)
+	beside := []namedTime{{"receive", b.Receive}, {"max_gap", b.MaxGap}, {"p99_gap", b.P99Gap}}
+	if b.NumGaps == 0 {
+		beside = beside[:1]
+	}
+	for _, v := range beside {
+		name("breakdown.", v.name, "dur=")
+		dst = appendFloat(dst, inMs(v.ns), 64)
 	}
 	return dst
 }

@@ -40,19 +40,19 @@ func TestBreakdownExactly(t *testing.T) {
 	f := timed()
 	f.Metrics.Breakdown = &infer.Breakdown{
 		Arrival: 1e9, LastToken: 1e9 + 900e6, Accept: 1e6, GrammarCompile: 2, Queue: 3e6, Prefill: 4e6, StalledByPrefill: 5e6, Decode: 886999998,
-		NumComputedPromptTokens: 6, NumCachedPromptTokens: 4, NumRecomputedTokens: 7, NumPreemptions: 1, NumRecoveries: 2,
+		NumComputedPromptTokens: 6, NumCachedPromptTokens: 4, NumRecomputedTokens: 7, NumPreemptions: 1, NumRecoveries: 2, Receive: 5e5,
 		NumGaps: 3, MaxGap: 2500000, P99Gap: 2000000,
 	}
 	f.StampWritten(1e9 + 901500001)
 	const want = `,"breakdown":{"wall_ms":901.500001,"accept_ms":1.0,"grammar_compile_ms":0.000002,"queue_ms":3.0,"prefill_ms":4.0,"stalled_by_prefill_ms":5.0,` +
 		`"decode_ms":886.999998,"masking_ms":0.0,"preempted_ms":0.0,"recovering_ms":0.0,"finish_ms":1.500001,"computed_prompt_tokens":6,"cached_prompt_tokens":4,` +
-		`"recomputed_tokens":7,"num_preemptions":1,"num_recoveries":2,"max_gap_ms":2.5,"p99_gap_ms":2.0}}`
+		`"recomputed_tokens":7,"num_preemptions":1,"num_recoveries":2,"receive_ms":0.5,"max_gap_ms":2.5,"p99_gap_ms":2.0}}`
 	require.Contains(t, body(ask(t, profile(), "", ""), f), want)
 	require.Equal(t, `time_to_first_token;dur=300.5, generation_time;dur=500.0, queue_time;dur=0.25, tokens_per_second;desc="7.5", `+
 		`breakdown.wall;dur=901.500001, breakdown.accept;dur=1.0, breakdown.grammar_compile;dur=0.000002, breakdown.queue;dur=3.0, breakdown.prefill;dur=4.0, `+
 		`breakdown.stalled_by_prefill;dur=5.0, breakdown.decode;dur=886.999998, breakdown.masking;dur=0.0, breakdown.preempted;dur=0.0, breakdown.recovering;dur=0.0, breakdown.finish;dur=1.500001, `+
 		`breakdown.computed_prompt_tokens;desc="6", breakdown.cached_prompt_tokens;desc="4", breakdown.recomputed_tokens;desc="7", `+
-		`breakdown.num_preemptions;desc="1", breakdown.num_recoveries;desc="2", breakdown.max_gap;dur=2.5, breakdown.p99_gap;dur=2.0`,
+		`breakdown.num_preemptions;desc="1", breakdown.num_recoveries;desc="2", breakdown.receive;dur=0.5, breakdown.max_gap;dur=2.5, breakdown.p99_gap;dur=2.0`,
 		string(openai.AppendServerTiming(nil, f.Metrics)))
 
 	f.Metrics.Breakdown.NumGaps = 0
