@@ -164,6 +164,7 @@ func (l *loop) endTurn(buf []infer.Event, f *infer.Final) []infer.Event {
 	l.usage.NumCachedTokens += f.Usage.NumCachedTokens
 	l.usage.NumReasoningTokens += f.Usage.NumReasoningTokens
 	l.recovered = max(l.recovered, f.NumRecoveries)
+	f.StampWritten(infer.Now()) // a response of one turn is stamped again when it is written
 	l.log.Turns = append(l.log.Turns, infer.Turn{Usage: f.Usage, Metrics: f.Metrics})
 	end := infer.Final{FinishReason: f.FinishReason, Err: f.Err}
 	switch {

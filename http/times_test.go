@@ -51,3 +51,22 @@ func TestMetricsCommentOnTheWire(t *testing.T) {
 	require.Equal(t, breakdown["wall_ms"], breakdown["finish_ms"])
 	require.Equal(t, "data: [DONE]", events[len(events)-1])
 }
+
+// TestEachTurnHasItsBreakdown: a turn ends when its calls are known, the last one too.
+func TestEachTurnHasItsBreakdown(t *testing.T) {
+	turns := []any{calling("weather"), answering("Sunny.")}
+	for _, turn := range turns {
+		events := turn.([]infer.Event)
+		events[len(events)-1].Final.Metrics.Breakdown = &infer.Breakdown{Arrival: 1, LastToken: 1}
+	}
+	g := newScript(turns...)
+	s := startLoop(t, g, newToolbox(nil), http.Options{PerTurnMetrics: true})
+	o := parseObj(t, s.do(t, "POST", "/v1/responses", askTools("")).body)
+	list := o["metrics_per_turn"].([]any)
+	require.Len(t, list, 2)
+	for _, turn := range list {
+		require.Positive(t, turn.(obj)["metrics"].(obj)["breakdown"].(obj)["finish_ms"])
+	}
+	require.Positive(t, (<-g.asked).Receive)
+	require.Zero(t, (<-g.asked).Receive, "no client sent it")
+}

@@ -78,6 +78,6 @@ func (t *Turns) Next(first *infer.Request, p *Profile, numUsed int) *infer.Reque
 			next.Tools = &infer.ToolUse{Tools: tools.Tools, Single: tools.Single}
 		}
 	}
-	next.Arrival = infer.Now()
+	next.Arrival, next.Receive = infer.Now(), 0 // no client sent it
 	return &next
 }
