@@ -2,7 +2,9 @@ package model_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,5 +154,30 @@ func TestTensorsOfArchitectures(t *testing.T) {
 			tiny.Tensors = append(tiny.Tensors, modelkit.Tensor{Name: "model.layers.0.mlp.gate_proj.bias", Shape: []int{1}, Values: []float32{0}})
 			require.ErrorContains(t, loadError(t, tiny.Write(t, "F32"), options(t)), "1 tensors have no place")
 		})
+	}
+}
+
+// The text part of a model with images is the model without them, whatever the
+// other part's tensors are.
+func TestTextPartOfGemma3(t *testing.T) {
+	tiny := modelkit.NewTiny(t, "Gemma3ForCausalLM", 5)
+	want := scoredTiny(20)
+	(&driver{runner: newRunner(t, load(t, tiny.Write(t, "BF16"), options(t)))}).run(t, want)
+	for _, prefix := range []string{"language_model.model.", "model.language_model."} {
+		whole := modelkit.NewTiny(t, "Gemma3ForCausalLM", 5)
+		text := maps.Clone(whole.Config)
+		delete(text, "architectures")
+		whole.Config = map[string]any{"architectures": []string{"Gemma3ForConditionalGeneration"}, "text_config": text, "vision_config": map[string]any{}}
+		for i := range whole.Tensors {
+			whole.Tensors[i].Name = prefix + strings.TrimPrefix(whole.Tensors[i].Name, "model.")
+		}
+		whole.Tensors = append(whole.Tensors, modelkit.Tensor{Name: "vision_tower.x.bias", Shape: []int{1}, Values: []float32{1}})
+		got := scoredTiny(20)
+		(&driver{runner: newRunner(t, load(t, whole.Write(t, "BF16"), options(t)))}).run(t, got)
+		require.Equal(t, want.output, got.output)
+		require.Equal(t, bitsOf(want.logprobs), bitsOf(got.logprobs))
+
+		whole.Tensors[len(whole.Tensors)-1].Name = "model.norm.weight"
+		require.ErrorContains(t, loadError(t, whole.Write(t, "BF16"), options(t)), `tensor "model.norm.weight" is there twice, once as`)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/arch"
 	"github.com/troupe-llm/troupe/model/safetensors"
 )
 
@@ -57,6 +58,27 @@ func openCheckpoint(f *Folder) (*checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// adopt gives the decoder's tensors the names that its architecture has for them,
+// and leaves out those of other parts.
+func (c *checkpoint) adopt(foreign *arch.Foreign) error {
+	if len(foreign.Prefixes) == 0 && len(foreign.Ignored) == 0 {
+		return nil
+	}
+	own := make(map[string]located, len(c.tensors))
+	for name, t := range c.tensors {
+		renamed, ok := foreign.Own(name)
+		if !ok {
+			continue
+		}
+		if _, twice := own[renamed]; twice {
+			return infer.Errorf(infer.CodeInvalid, name, "%s: tensor %q is there twice, once as %q", t.shard.name, renamed, name)
+		}
+		own[renamed] = t
+	}
+	c.tensors = own
+	return nil
 }
 
 func (c *checkpoint) openSingle(f *Folder) error {

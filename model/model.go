@@ -123,6 +123,9 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.adopt(&m.config.Foreign); err != nil {
+		return err
+	}
 	items := m.weights.items(&m.config)
 	bytes, elements, err := c.check(items, m.config.TieWordEmbeddings)
 	if err != nil {

@@ -20,6 +20,15 @@ type Architecture struct {
 	// NormOffset is added to the weights of all norms as the file has them.
 	NormOffset float64
 
+	// Section is the member of config.json that describes the decoder, where others
+	// describe what is not run; "" = the file itself.
+	Section string
+	// Defaults are members that files leave out.
+	Defaults map[string]any
+	// Foreign says how tensors are called where the checkpoint holds more than the
+	// decoder.
+	Foreign Foreign
+
 	// What holds if config.json does not say:
 	HeadDim    int        // 0 = hidden_size / num_attention_heads
 	Activation Activation // of the MLP's gate
@@ -30,6 +39,28 @@ type Architecture struct {
 	Configure func(c *Config, f *jsonfields.Fields)
 	// GGUF says what is particular of the architecture's GGUF files.
 	GGUF GGUF
+}
+
+// Foreign tells a decoder's tensors from those of other parts, which are not run.
+type Foreign struct {
+	Prefixes [][2]string // what a name may begin with, and what stands in Tensors instead
+	Ignored  []string    // what names of other parts begin with
+}
+
+// Own returns a tensor's name as Tensors have it; ok is false for one of another
+// part.
+func (f *Foreign) Own(name string) (own string, ok bool) {
+	for _, p := range f.Ignored {
+		if strings.HasPrefix(name, p) {
+			return "", false
+		}
+	}
+	for _, p := range f.Prefixes {
+		if rest, found := strings.CutPrefix(name, p[0]); found {
+			return p[1] + rest, true
+		}
+	}
+	return name, true
 }
 
 // GGUF maps an architecture's GGUF files to config.json. Tensors need no map: see
@@ -49,7 +80,7 @@ type GGUF struct {
 
 // all lists what is supported, in the order of messages.
 var all = []*Architecture{
-	&llama, &mistral, &mixtral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &phi3, &smolLM3,
+	&llama, &mistral, &mixtral, &qwen2, &qwen3, &qwen3MoE, &gemma2, &gemma3, &gemma3Multimodal, &phi3, &smolLM3,
 }
 
 // ByGGUF returns the architecture of a GGUF file, with or without experts, nil if

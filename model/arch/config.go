@@ -25,6 +25,7 @@ const (
 type Config struct {
 	Architecture string // as in the file: LlamaForCausalLM, …
 	Tensors      Names
+	Foreign      Foreign
 
 	HiddenSize, IntermediateSize int
 	NumLayers                    int
@@ -86,7 +87,10 @@ func Parse(f *jsonfields.Fields) (Config, error) {
 	if f.Err() != nil {
 		return Config{}, f.Err()
 	}
-	c := Config{Architecture: a.Name, Tensors: a.Tensors, QKVBias: a.QKVBias, NormOffset: a.NormOffset, EmbeddingScale: 1}
+	if f = a.decoder(f); f.Err() != nil {
+		return Config{}, f.Err()
+	}
+	c := Config{Architecture: a.Name, Tensors: a.Tensors, Foreign: a.Foreign, QKVBias: a.QKVBias, NormOffset: a.NormOffset, EmbeddingScale: 1}
 	c.sizes(f, a.HeadDim)
 	if f.Err() != nil {
 		return Config{}, f.Err()
@@ -106,6 +110,23 @@ func Parse(f *jsonfields.Fields) (Config, error) {
 		return Config{}, f.Err()
 	}
 	return c, nil
+}
+
+// decoder returns the members that describe the decoder.
+func (a *Architecture) decoder(f *jsonfields.Fields) *jsonfields.Fields {
+	if a.Section != "" {
+		section := f.Object(a.Section)
+		if section == nil {
+			f.Fail(a.Section, "is missing")
+			return f
+		}
+		section.Inherit(f) // what concerns all parts
+		f = section
+	}
+	for name, value := range a.Defaults {
+		f.Default(name, value)
+	}
+	return f
 }
 
 func (c *Config) sizes(f *jsonfields.Fields, headDim int) {

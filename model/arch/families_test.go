@@ -38,6 +38,10 @@ var released = map[string]map[string]any{
 		"hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "intermediate_size": 6912, "max_position_embeddings": 32768,
 		"num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
 		"rope_local_base_freq": 10000, "rope_scaling": nil, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144},
+	"gemma 3 4B": {"architectures": []any{"Gemma3ForConditionalGeneration"}, "boi_token_index": 255999, "eos_token_id": []any{1, 106}, "mm_tokens_per_image": 256,
+		"text_config": map[string]any{"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+			"rope_scaling": map[string]any{"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024},
+		"vision_config": map[string]any{"hidden_size": 1152, "num_hidden_layers": 27}},
 	"phi 4 mini": {"architectures": []any{"Phi3ForCausalLM"}, "attention_bias": false, "hidden_act": "silu", "hidden_size": 3072, "intermediate_size": 8192,
 		"max_position_embeddings": 131072, "num_attention_heads": 24, "num_hidden_layers": 32, "num_key_value_heads": 8,
 		"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 262144,
@@ -83,6 +87,13 @@ func TestReleasedModels(t *testing.T) {
 			local := arch.Layer{Sliding: true, Window: 512, Rope: 1}
 			require.Equal(t, []arch.Layer{local, local, local, local, local, {}, local}, c.Layers[:7])
 			require.Zero(t, c.AttentionSoftCap)
+		},
+		"gemma 3 4B": func(t *testing.T, c arch.Config) {
+			require.Equal(t, []int{2560, 34, 8, 4, 256, 262208}, []int{c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads, c.HeadDim, c.VocabSize})
+			require.Equal(t, []int32{1, 106}, c.EOSTokenIDs)
+			require.Equal(t, arch.Rope{Theta: 1e6, Dim: 256, Scaling: &arch.RopeScaling{Kind: "linear", Factor: 8}}, c.Ropes[0])
+			require.Equal(t, arch.Layer{Sliding: true, Window: 1024, Rope: 1}, c.Layers[0])
+			require.Equal(t, []any{1.0 / 16, true, 1.0}, []any{c.AttentionScale, c.TieWordEmbeddings, c.NormOffset})
 		},
 		"phi 4 mini": func(t *testing.T, c arch.Config) {
 			require.Equal(t, 96, c.Ropes[0].Dim)
@@ -132,6 +143,10 @@ func TestFamiliesRefuse(t *testing.T) {
 		{"gemma 3 1B", map[string]any{"sliding_window_pattern": 0}, "sliding_window_pattern is 0; it must be an integer from 1"},
 		{"gemma 3 1B", map[string]any{"layer_types": slices.Repeat([]any{"chunked_attention"}, 26)}, `layer_types holds "chunked_attention"; supported: full_attention`},
 		{"gemma 3 1B", map[string]any{"rope_local_base_freq": "fast"}, `rope_local_base_freq is "fast"; it must be a number`},
+		{"gemma 3 4B", map[string]any{"text_config": nil}, "text_config is missing"},
+		{"gemma 3 4B", map[string]any{"text_config": []any{}}, "text_config is []; it must be an object"},
+		{"gemma 3 4B", map[string]any{"text_config": map[string]any{"hidden_size": -1}}, "text_config.hidden_size is -1; it must be an integer"},
+		{"gemma 3 4B", map[string]any{"quantization_config": map[string]any{}}, "quantization_config is not supported"},
 		{"qwen2.5 7B", map[string]any{"use_sliding_window": true, "max_window_layers": -3}, "max_window_layers is -3;"},
 		{"qwen2.5 7B", map[string]any{"use_sliding_window": 1}, "use_sliding_window is 1; it must be true or false"},
 		{"mixtral 8x7B", map[string]any{"num_local_experts": 0}, "num_local_experts is 0; it must be an integer from 1 to 1024"},

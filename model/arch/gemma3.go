@@ -27,6 +27,27 @@ var gemma3 = Architecture{
 	},
 }
 
+// Gemma 3 with eyes: its text part is gemma3, in files that leave much out. Images
+// are not understood.
+var gemma3Multimodal = Architecture{
+	Name:    "Gemma3ForConditionalGeneration",
+	Section: "text_config",
+	Defaults: map[string]any{
+		"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 131072,
+		"rms_norm_eps": 1e-6, "rope_theta": 1e6, "sliding_window": 4096,
+	},
+	Foreign: Foreign{
+		Prefixes: [][2]string{{"language_model.", ""}, {"model.language_model.", "model."}},
+		Ignored:  []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."},
+	},
+	Tensors:    gemma3.Tensors,
+	NormOffset: gemma3.NormOffset,
+	HeadDim:    gemma3.HeadDim,
+	Activation: gemma3.Activation,
+	Tied:       gemma3.Tied,
+	Configure:  gemma3.Configure,
+}
+
 // localRope gives the layers that slide a rotary embedding of their own, which is
 // not scaled.
 func (c *Config) localRope(f *jsonfields.Fields) {

@@ -70,6 +70,28 @@ func (f *Fields) Raw(name string) json.RawMessage {
 // Has reports whether a member is there and not null.
 func (f *Fields) Has(name string) bool { return f.Raw(name) != nil }
 
+// Inherit gives f the members of from that it does not have itself.
+func (f *Fields) Inherit(from *Fields) {
+	for name, v := range from.members {
+		if !f.Has(name) {
+			f.members[name] = v
+		}
+	}
+}
+
+// Default gives f a member if it does not have it; value must be one that JSON
+// knows.
+func (f *Fields) Default(name string, value any) {
+	if f.Has(name) {
+		return
+	}
+	b, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("jsonfields: default of %s: %v", name, err))
+	}
+	f.members[name] = b
+}
+
 // IntRange is an inclusive range.
 type IntRange struct{ Min, Max int64 }
 
@@ -268,7 +290,7 @@ func (f *Fields) Object(name string) *Fields {
 	if v == nil {
 		return nil
 	}
-	o := &Fields{prefix: f.prefix + name + ".", root: f.root}
+	o := &Fields{prefix: f.prefix + name + ".", root: f.root, members: map[string]json.RawMessage{}}
 	if err := json.Unmarshal(v, &o.members); err != nil {
 		f.Fail(name, "is %s; it must be an object", clip(v))
 		return nil
