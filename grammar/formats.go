@@ -25,9 +25,10 @@ var formats = map[string]string{
 	"time":      fullTime,
 	"date-time": fullDate + `T` + fullTime,
 	"duration":  `P(?:` + dateUnit + `(?:` + timeUnit + `)?|` + timeUnit + `|\d{1,9}W)`,
-	"email":     `[a-zA-Z0-9_+-]{1,32}(?:\.[a-zA-Z0-9_+-]{1,15}){0,2}@` + hostname,
-	"hostname":  hostname,
-	"ipv4":      dotted,
+	// At most 60 characters in front: an address has at most 254.
+	"email":    `[a-zA-Z0-9_+-]{1,32}(?:\.[a-zA-Z0-9_+-]{1,13}){0,2}@` + hostname,
+	"hostname": hostname,
+	"ipv4":     dotted,
 	"ipv6": `(?:(?:` + group + `:){7}` + group + `|(?:` + group + `:){1,7}:|(?:` + group + `:){1,6}:` + group + `|(?:` + group + `:){1,5}(?::` + group + `){1,2}|(?:` +
 		group + `:){1,4}(?::` + group + `){1,3}|(?:` + group + `:){1,3}(?::` + group + `){1,4}|(?:` + group + `:){1,2}(?::` + group + `){1,5}|` + group + `:(?::` +
 		group + `){1,6}|:(?:(?::` + group + `){1,7}|:))`,
