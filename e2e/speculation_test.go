@@ -98,45 +98,74 @@ func TestSpeculationSurvivesFailures(t *testing.T) {
 	require.Equal(t, restarts, s.restarts())
 }
 
-// TestSpeculativeDecodingMetrics: the books. What requests report adds up to the
-// series, stop strings included, and the object keeps the sums of its contract.
+// TestSpeculativeDecodingMetrics: the books. What requests report adds up to the series
+// to the unit, stop strings included, and the object keeps the sums of its contract.
 func TestSpeculativeDecodingMetrics(t *testing.T) {
-	s := serve(t, append(speculations["draft"], "--per-request-spec-decode-metrics", "detailed")...)
-	before := s.scrape()
-	totals := map[string]float64{}
-	for _, fields := range speculatedRequests() {
-		o, _ := s.chat(fields)
-		require.Contains(t, o, "metrics")
-		if fields["n"] != nil {
-			require.Nil(t, o["metrics"], "several sequences")
-			continue
-		}
-		m := o["metrics"].(obj)
-		for _, field := range []string{"time_to_first_token_ms", "generation_time_ms", "queue_time_ms", "mean_itl_ms", "tokens_per_second"} {
-			require.Contains(t, m, field)
-			require.Nil(t, m[field], "times are off")
-		}
-		checkSpeculation(t, m["speculative_decoding"].(obj), 3)
-		for _, field := range []string{"num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"} {
-			totals[field] += m["speculative_decoding"].(obj)[field].(float64)
+	for method, k := range map[string]int{"ngram": 4, "draft": 3} {
+		t.Run(method, func(t *testing.T) {
+			s := serve(t, append(speculations[method], "--per-request-spec-decode-metrics", "detailed")...)
+			totals := newSpecTotals(k)
+			before := s.scrape()
+			for _, fields := range speculatedRequests() {
+				if fields["n"] != nil {
+					continue
+				}
+				o, _ := s.chat(fields)
+				m := o["metrics"].(obj)
+				for _, field := range []string{"time_to_first_token_ms", "generation_time_ms", "queue_time_ms", "mean_itl_ms", "tokens_per_second"} {
+					require.Contains(t, m, field)
+					require.Nil(t, m[field], "times are off")
+				}
+				d := m["speculative_decoding"].(obj)
+				checkSpeculation(t, d, k)
+				totals.add(d)
+				// A stop string may end the answer before the last tokens of a step.
+				require.LessOrEqual(t, d["num_accepted_draft_tokens"].(float64), float64(usage(o, "completion_tokens")+k))
+				if fields["stop"] == nil {
+					require.Less(t, d["num_accepted_draft_tokens"].(float64), float64(max(usage(o, "completion_tokens"), 1)))
+				}
+			}
+			totals.requireSeries(t, before, s.scrape())
+			require.Positive(t, totals.accepted)
+
+			several, _ := s.chat(obj{"messages": user("Name a colour."), "max_tokens": 12, "n": 3})
+			require.Nil(t, several["metrics"], "several sequences")
+			one, _ := s.chat(obj{"messages": user("x"), "n": 1, "max_tokens": 1, "temperature": 0})
+			require.EqualValues(t, 0, one["metrics"].(obj)["speculative_decoding"].(obj)["num_spec_steps"], "nothing was drafted")
+		})
+	}
+}
+
+// specTotals adds up what requests report.
+type specTotals struct {
+	steps, drafted, accepted float64
+	atLeast                  []float64 // by position: steps that accepted more tokens than that
+}
+
+func newSpecTotals(k int) *specTotals { return &specTotals{atLeast: make([]float64, k)} }
+
+func (n *specTotals) add(d obj) {
+	n.steps += d["num_spec_steps"].(float64)
+	n.drafted += d["num_draft_tokens"].(float64)
+	n.accepted += d["num_accepted_draft_tokens"].(float64)
+	for accepted, steps := range d["acceptance_histogram"].([]any) {
+		for pos := range accepted {
+			n.atLeast[pos] += steps.(float64)
 		}
 	}
-	n3, _ := s.chat(obj{"messages": user("x"), "n": 1, "max_tokens": 1, "temperature": 0})
-	require.EqualValues(t, 0, n3["metrics"].(obj)["speculative_decoding"].(obj)["num_spec_steps"], "nothing was drafted")
-	after := s.scrape()
-	grown := func(name string) float64 { return sum(after, name) - sum(before, name) }
-	// The three choices of one request are in the series, and in no object.
-	require.GreaterOrEqual(t, grown("vllm:spec_decode_num_drafts_total"), totals["num_spec_steps"])
-	require.Equal(t, grown("vllm:spec_decode_num_accepted_tokens_total"), grown("vllm:spec_decode_num_accepted_tokens_per_pos_total"))
+}
 
-	only := speculatedRequests()[2] // a stop string
-	before = s.scrape()
-	o, _ := s.chat(only)
-	m := o["metrics"].(obj)["speculative_decoding"].(obj)
-	after = s.scrape()
-	require.Equal(t, m["num_spec_steps"].(float64), grown("vllm:spec_decode_num_drafts_total"))
-	require.Equal(t, m["num_draft_tokens"].(float64), grown("vllm:spec_decode_num_draft_tokens_total"))
-	require.Equal(t, m["num_accepted_draft_tokens"].(float64), grown("vllm:spec_decode_num_accepted_tokens_total"))
+func (n *specTotals) requireSeries(t *testing.T, before, after map[string]float64) {
+	t.Helper()
+	grown := func(name string, labels ...string) float64 {
+		return sum(after, name, labels...) - sum(before, name, labels...)
+	}
+	require.Equal(t, n.steps, grown("vllm:spec_decode_num_drafts_total"))
+	require.Equal(t, n.drafted, grown("vllm:spec_decode_num_draft_tokens_total"))
+	require.Equal(t, n.accepted, grown("vllm:spec_decode_num_accepted_tokens_total"))
+	for pos, steps := range n.atLeast {
+		require.Equal(t, steps, grown("vllm:spec_decode_num_accepted_tokens_per_pos_total", fmt.Sprintf(`position="%d"`, pos)), "position %d", pos)
+	}
 }
 
 // checkSpeculation holds an object to the sums of its contract. k is the most

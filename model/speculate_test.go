@@ -3,6 +3,7 @@ package model_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -182,6 +183,7 @@ func TestSpeculationChangesNothing(t *testing.T) {
 			seqs, budget, blocks, size int
 		}{
 			{"alone", 1, 256, 0, 16},
+			{"eight", 8, 256, 0, 16},
 			{"together", 32, 512, 0, 16},
 			{"chunked and preempted", 8, 40, 300, 1},
 		} {
@@ -208,6 +210,9 @@ func TestSpeculationChangesNothing(t *testing.T) {
 				if name != "off" {
 					require.Positive(t, e.numAccepted, "no draft was ever accepted")
 					require.Greater(t, e.numDraftTokens, e.numAccepted, "no draft was ever rejected")
+				}
+				if shape.blocks == 0 {
+					require.Positive(t, e.numCached, "the prefix cache was of no use")
 				}
 				if shape.blocks > 0 {
 					require.Positive(t, e.numPreemptions, "nothing was preempted")
@@ -238,51 +243,54 @@ func TestDraftModelGuessesWell(t *testing.T) {
 }
 
 // TestSpeculationKeepsTheDistribution draws the same prompt with many seeds, and
-// compares the frequencies of what is drawn second, which a draft precedes or
-// proposes, with those of a run without speculation: chi-squared of two samples.
+// compares the frequencies of what is drawn last, which a draft precedes or
+// proposes, with those of a run without speculation. That the test would notice is
+// shown by samples of another temperature.
 func TestSpeculationKeepsTheDistribution(t *testing.T) {
 	const seeds = 800
 	prompt := drawTokens(rand.New(rand.NewPCG(3, 4)), 5, 512)
-	count := func(s *model.Speculation, from uint64) map[int32]float64 {
+	count := func(s *model.Speculation, from uint64, temperature float64) map[int32]float64 {
 		e := newEngine(t, s, nil)
 		counts := map[int32]float64{}
 		prompts := slices.Repeat([][]int32{prompt}, seeds)
 		for _, a := range e.run(t, prompts, func(i int) *infer.SamplingParams {
 			p := greedy(-1)
-			p.Temperature, p.MaxTokens, p.Seed = 1.5, 3, from+uint64(i)
+			p.Temperature, p.MaxTokens, p.Seed = temperature, 3, from+uint64(i)
 			return p
 		}) {
 			counts[a.tokens[len(a.tokens)-1]]++
 		}
 		return counts
 	}
-	without := count(nil, 0)
-	with := count(speculations()["draft"], seeds) // other seeds: independent samples
-	chi2, bins, restA, restB := 0.0, 0, 0.0, 0.0
+	without := count(nil, 0, 1.5)
+	// Other seeds: the samples are independent.
+	deviation, bins := chiSquared(without, count(speculations()["draft"], seeds, 1.5))
+	require.Less(t, deviation, 6.0, "%d bins", bins)
+	require.Greater(t, bins, 5, "too few different tokens to tell")
+	deviation, _ = chiSquared(without, count(speculations()["draft"], seeds, 1.2))
+	require.Greater(t, deviation, 6.0, "another temperature passes for the same")
+}
+
+// chiSquared compares two samples of one size: how many standard deviations the
+// statistic lies above its mean. Values that are rare in both share a bin.
+func chiSquared(a, b map[int32]float64) (deviation float64, bins int) {
+	ids := maps.Clone(a)
+	maps.Copy(ids, b)
+	chi2, restA, restB := 0.0, 0.0, 0.0
 	add := func(a, b float64) {
 		bins++
 		chi2 += (a - b) * (a - b) / (a + b)
 	}
-	ids := map[int32]bool{}
-	for id := range without {
-		ids[id] = true
-	}
-	for id := range with {
-		ids[id] = true
-	}
 	for id := range ids {
-		if a, b := without[id], with[id]; a+b >= 10 {
-			add(a, b)
+		if a[id]+b[id] >= 10 {
+			add(a[id], b[id])
 		} else {
-			restA, restB = restA+a, restB+b
+			restA, restB = restA+a[id], restB+b[id]
 		}
 	}
 	if restA+restB > 0 {
 		add(restA, restB)
 	}
 	df := float64(bins - 1)
-	// Six standard deviations above the mean of chi-squared: the seeds are fixed,
-	// so this either always holds or never.
-	require.Less(t, chi2, df+6*math.Sqrt(2*df), "%d bins", bins)
-	require.Greater(t, bins, 5, "too few different tokens to tell")
+	return (chi2 - df) / math.Sqrt(2*df), bins
 }
