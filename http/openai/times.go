@@ -138,49 +138,54 @@ func inMs(ns int64) float64 { return float64(ns) / 1e6 }
 // AppendServerTiming appends the value of a Server-Timing header: what is known of m, in
 // milliseconds, a rate and counts as descriptions.
 func AppendServerTiming(dst []byte, m *infer.RequestMetrics) []byte {
-	start := len(dst)
-	name := func(prefix, name, value string) {
-		if len(dst) > start {
-			dst = append(dst, ", "...)
-		}
-		dst = append(append(append(append(dst, prefix...), name...), ';'), value...)
-	}
-	for _, v := range []struct {
-		name string
-		ms   infer.NullFloat
-	}{
-		{"time_to_first_token", m.TimeToFirstTokenMs}, {"generation_time", m.GenerationTimeMs}, {"queue_time", m.QueueTimeMs}, {"mean_itl", m.MeanITLMs},
-	} {
-		if v.ms.Valid {
-			name("", v.name, "dur=")
-			dst = appendNullFloat(dst, v.ms)
-		}
-	}
+	t := serverTiming{dst: dst, start: len(dst)}
+	t.duration("time_to_first_token", m.TimeToFirstTokenMs)
+	t.duration("generation_time", m.GenerationTimeMs)
+	t.duration("queue_time", m.QueueTimeMs)
+	t.duration("mean_itl", m.MeanITLMs)
 	if m.TokensPerSecond.Valid {
-		name("", "tokens_per_second", `desc="`)
-		dst = append(appendNullFloat(dst, m.TokensPerSecond), '"')
+		t.begin("tokens_per_second", `desc="`)
+		t.dst = append(appendNullFloat(t.dst, m.TokensPerSecond), '"')
 	}
 	b := m.Breakdown
 	if b == nil {
-		return dst
+		return t.dst
 	}
+	t.prefix = "breakdown."
 	for _, part := range breakdownTimes(b) {
-		name("breakdown.", part.name, "dur=")
-		dst = appendFloat(dst, inMs(part.ns), 64)
+		t.duration(part.name, infer.NullFloat{Value: inMs(part.ns), Valid: true})
 	}
 	for _, count := range breakdownCounts(b) {
-		name("breakdown.", count.name, `desc="`)
-		dst = append(appendInt(dst, count.n), '"')
+		t.begin(count.name, `desc="`)
+		t.dst = append(appendInt(t.dst, count.n), '"')
 	}
-	beside := []namedTime{{"receive", b.Receive}, {"max_gap", b.MaxGap}, {"p99_gap", b.P99Gap}}
-	if b.NumGaps == 0 {
-		beside = beside[:1]
+	t.duration("receive", infer.NullFloat{Value: inMs(b.Receive), Valid: true})
+	t.duration("max_gap", gap(b, b.MaxGap))
+	t.duration("p99_gap", gap(b, b.P99Gap))
+	return t.dst
+}
+
+// serverTiming is a Server-Timing header in the making.
+type serverTiming struct {
+	dst    []byte
+	start  int    // of the value in dst
+	prefix string // of names
+}
+
+// begin begins an entry with the name of its parameter.
+func (t *serverTiming) begin(name, parameter string) {
+	if len(t.dst) > t.start {
+		t.dst = append(t.dst, ", "...)
 	}
-	for _, v := range beside {
-		name("breakdown.", v.name, "dur=")
-		dst = appendFloat(dst, inMs(v.ns), 64)
+	t.dst = append(append(append(append(t.dst, t.prefix...), name...), ';'), parameter...)
+}
+
+// duration adds an entry for a time that is known.
+func (t *serverTiming) duration(name string, ms infer.NullFloat) {
+	if ms.Valid {
+		t.begin(name, "dur=")
+		t.dst = appendNullFloat(t.dst, ms)
 	}
-	return dst
 }
 
 // appendTimings appends llama-server's words for the same times, null when the request
