@@ -16,6 +16,7 @@ import (
 // a position and the gate of an MLP are reference_parts_test.go.
 type reference struct {
 	m              *modelkit.Tiny
+	weights        map[string][]float32
 	architecture   string
 	longest        int           // tokens of context that are served
 	keys, values   [][][]float64 // [layer][position][kv_heads * head_dim]
@@ -28,6 +29,10 @@ func newReference(m *modelkit.Tiny, longest int) *reference {
 	o := &reference{m: m, architecture: strings.TrimSuffix(m.Config["architectures"].([]string)[0], "ForCausalLM"), longest: longest}
 	o.hidden, o.vocab, o.headDim = o.int("hidden_size"), o.int("vocab_size"), o.int("head_dim")
 	o.heads, o.kvHeads = o.int("num_attention_heads"), o.int("num_key_value_heads")
+	o.weights = map[string][]float32{}
+	for _, t := range m.Tensors {
+		o.weights[t.Name] = t.Values
+	}
 	layers := o.int("num_hidden_layers")
 	o.keys, o.values = make([][][]float64, layers), make([][][]float64, layers)
 	return o
@@ -39,12 +44,7 @@ func (o *reference) is(names ...string) bool   { return slices.Contains(names, o
 func (o *reference) gemma() bool               { return o.is("Gemma2", "Gemma3") }
 
 // weight returns a tensor's values, nil if there is none.
-func (o *reference) weight(name string) []float32 {
-	if t := o.m.Tensor(name); t != nil {
-		return t.Values
-	}
-	return nil
-}
+func (o *reference) weight(name string) []float32 { return o.weights[name] }
 
 // linear is torch's Linear.
 func (o *reference) linear(name string, x []float64) []float64 {
