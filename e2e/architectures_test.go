@@ -67,6 +67,26 @@ func TestEveryArchitectureIsServed(t *testing.T) {
 	}
 }
 
+// A control token that the model has no row for is no text; any other shows that the
+// tokenizer is another model's.
+func TestTokensBeyondTheModel(t *testing.T) {
+	more := func(special bool) string {
+		dir := folder(t)
+		edit(t, dir, "tokenizer.json", func(o obj) {
+			o["added_tokens"] = append(o["added_tokens"].([]any), obj{"id": 2048, "content": "<image>", "special": special,
+				"single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
+		})
+		return dir
+	}
+	failsToStart(t, more(false), "the tokenizer has 2049 tokens, the model only 2048")
+	s := serve(t, more(true))
+	s.complete(obj{"prompt": "The capital of France is", "max_tokens": 4})
+	r := s.do("POST", "/v1/completions", body(obj{"prompt": "An <image> of", "max_tokens": 4}))
+	require.Equal(t, 400, r.Status, "%s", r.Body)
+	require.Contains(t, string(r.Body), "token id 2048")
+	s.complete(obj{"prompt": "The capital of France is", "max_tokens": 4})
+}
+
 // decode is what a stream of tokens gives: bytes that are no characters are left out.
 func decode(tok *tokenizer.Tokenizer, ids []int32) (text string) {
 	d := tok.NewDecoder(true)

@@ -76,7 +76,12 @@ func (b *tapped) Embed(dst compute.Buffer, table compute.Matrix, ids []int32) {
 // newBackend returns a CPU backend that the test closes.
 func newBackend(tb testing.TB) *tapped {
 	tb.Helper()
-	b, err := cpu.New(cpu.Options{Threads: 2})
+	return newBackendOf(tb, cpu.Options{Threads: 2})
+}
+
+func newBackendOf(tb testing.TB, o cpu.Options) *tapped {
+	tb.Helper()
+	b, err := cpu.New(o)
 	require.NoError(tb, err)
 	tap := &tapped{Backend: b, taps: &taps{}}
 	tap.forks.Add(1)

@@ -244,10 +244,18 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 	if err != nil {
 		return nil, err
 	}
-	if n := p.tokenizer.VocabSize(); n > m.Config().VocabSize {
-		return nil, fmt.Errorf("the tokenizer has %d tokens, the model only %d: they do not belong together", n, m.Config().VocabSize)
+	return m, checkVocabulary(p.tokenizer, m.Config().VocabSize)
+}
+
+// checkVocabulary refuses a tokenizer whose tokens the model does not have. Control
+// tokens may be more: they stand for what is not text, as images do for Gemma 3.
+func checkVocabulary(t *tokenizer.Tokenizer, size int) error {
+	for id := size; id < t.VocabSize(); id++ {
+		if !t.IsSpecial(int32(id)) {
+			return fmt.Errorf("the tokenizer has %d tokens, the model only %d: they do not belong together", t.VocabSize(), size)
+		}
 	}
-	return m, nil
+	return nil
 }
 
 // eosTokenIDs joins the model's end-of-sequence ids with the tokenizer's own.
