@@ -56,7 +56,7 @@ func requireReference(t *testing.T, o *reference, s *sequence) {
 func TestArchitecturesMatchTheReference(t *testing.T) {
 	forEachArchitecture(t, func(t *testing.T, tiny *modelkit.Tiny) {
 		for dtype, longest := range map[string]int{"F32": 96, "F16": 96, "BF16": 22} {
-			o := options(t)
+			o := exactOptions(t)
 			o.MaxModelLen = longest
 			m := load(t, tiny.Write(t, dtype), o)
 			s := scoredTiny(min(40, longest-12))

@@ -93,7 +93,7 @@ func TestForwardMatchesFloat64Oracle(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			small, o := modelkit.Small(7), options(t)
+			small, o := modelkit.Small(7), exactOptions(t)
 			if c.change != nil {
 				c.change(small, &o)
 				small.Randomize(7)

@@ -68,7 +68,7 @@ func TestGGUFMatchesFloat64Oracle(t *testing.T) {
 	small := modelkit.Small(3)
 	folder, err := model.OpenDir(small.Write(t, "F32", 1))
 	require.NoError(t, err)
-	m := load(t, writeGGUF(t, modelkit.ConvertLlama(t, folder, "F16")), options(t))
+	m := load(t, writeGGUF(t, modelkit.ConvertLlama(t, folder, "F16")), exactOptions(t))
 	s := scored(small, 40)
 	(&driver{runner: newRunner(t, m)}).run(t, s)
 	requireOracle(t, small, s, 2e-4)

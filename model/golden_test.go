@@ -41,8 +41,9 @@ func readGolden(tb testing.TB) *golden {
 	return &g
 }
 
-// Every continuation is compared whole, those with nearly equal best logits
-// too: float32 sums in another order do not change them here.
+// Every continuation is compared whole, those with nearly equal best logits too:
+// neither float32 sums in another order nor keys and values in float16 change them
+// here.
 func TestGoldenContinuations(t *testing.T) {
 	g := readGolden(t)
 	for name, f := range map[string]*model.Folder{
@@ -75,7 +76,7 @@ const goldenTolerance = 1e-4
 
 func TestGoldenLogits(t *testing.T) {
 	g := readGolden(t)
-	o := options(t)
+	o := exactOptions(t)
 	var logits []float32
 	o.Backend.(*tapped).onHost = func(values []float32) { logits = append([]float32{}, values...) }
 	m := loadFolder(t, understudy.Embedded(), o)

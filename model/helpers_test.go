@@ -97,6 +97,14 @@ func options(tb testing.TB) model.Options {
 	return model.Options{Backend: newBackend(tb), MaxNumSeqs: 64, MaxNumBatchedTokens: 1024}
 }
 
+// exactOptions is options with keys and values as wide as activations, for what is
+// compared with a reference.
+func exactOptions(tb testing.TB) model.Options {
+	o := options(tb)
+	o.KVCacheDType = "float32"
+	return o
+}
+
 func load(tb testing.TB, dir string, o model.Options) *model.Model {
 	tb.Helper()
 	f, err := model.OpenDir(dir)

@@ -374,3 +374,15 @@ func TestSizes(t *testing.T) {
 		})
 	}
 }
+
+// TestAutoKVCacheDType: keys and values are as wide as a model of float32, and half
+// as wide for others.
+func TestAutoKVCacheDType(t *testing.T) {
+	small := modelkit.Small(3)
+	for dtype, want := range map[string]compute.DType{"F32": compute.F32, "F16": compute.F16, "BF16": compute.F16} {
+		require.Equal(t, want, load(t, small.Write(t, dtype, 1), options(t)).KVSpec().DType, dtype)
+	}
+	o := options(t)
+	o.DType = "float32"
+	require.Equal(t, compute.F32, load(t, small.Write(t, "BF16", 1), o).KVSpec().DType)
+}

@@ -22,7 +22,8 @@ type Options struct {
 	// matrix get q8_0; norms, biases and routers of experts are left alone, and so
 	// are rows whose length is no multiple of 32.
 	Quantization string
-	// KVCacheDType is that of keys and values: auto (float32) or one of the three.
+	// KVCacheDType is that of keys and values: auto or one of the three. Auto is
+	// float32 for a model of float32, else float16, which is nearer than bfloat16.
 	KVCacheDType string
 	// MaxModelLen is the context length in tokens: 0 = the config's
 	// max_position_embeddings, -1 = the largest for which the KV cache has room.
@@ -161,12 +162,21 @@ func (m *Model) resolve(c *checkpoint, items []item, o *Options, weightBytes int
 	if m.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
 		return err
 	}
-	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, compute.F32)
+	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, autoKVDType(m.dtype))
 	if err != nil {
 		return err
 	}
 	m.sizes, err = resolveSizes(&m.config, o, kv, availableMemory()-weightBytes)
 	return err
+}
+
+// autoKVDType returns the element type of keys and values for that of a model: no
+// wider than the weights that made them.
+func autoKVDType(model compute.DType) compute.DType {
+	if model == compute.F32 {
+		return compute.F32
+	}
+	return compute.F16
 }
 
 // NewRunner returns a runner with step buffers, threads and an empty KV cache of

@@ -266,3 +266,17 @@ func softmaxTotal(x []float32, scale float64) (total float64) {
 	}
 	return total
 }
+
+// TestStoresStayFinite: what is too large for a half becomes the largest, and NaN
+// stays NaN.
+func TestStoresStayFinite(t *testing.T) {
+	tile := make([]byte, cpu.TileBytes(cpu.F16, 4))
+	cpu.StoreLane(tile, cpu.F16, 3, []float32{1e6, -70000, float32(math.Inf(1)), float32(math.NaN())})
+	got := make([]float32, 4)
+	cpu.LoadRow(got, tile, cpu.F16, 3)
+	require.Equal(t, []float32{65504, -65504, 65504}, got[:3])
+	require.True(t, got[3] != got[3])
+	cpu.StoreColumn(tile, cpu.F16, 1, []float32{1e6, 2})
+	cpu.LoadRow(got, tile, cpu.F16, 0)
+	require.EqualValues(t, 65504, got[1])
+}

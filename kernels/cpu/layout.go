@@ -130,7 +130,15 @@ func packWords(tile, row []byte, lane int) {
 	}
 }
 
+// maxF16 is the largest IEEE half.
+const maxF16 = 65504
+
+// finiteF16 rounds to the nearest finite half: an infinite key would make NaNs of
+// scores.
+func finiteF16(x float32) uint16 { return F32ToF16(min(max(x, -maxF16), maxF16)) }
+
 // StoreLane rounds v to f and writes it to one lane of a tile: v[k] to column k.
+// What is too large for F16 becomes the largest.
 func StoreLane(tile []byte, f Format, lane int, v []float32) {
 	switch f {
 	case F32:
@@ -139,7 +147,7 @@ func StoreLane(tile []byte, f Format, lane int, v []float32) {
 		}
 	case F16:
 		for i, x := range v {
-			binary.LittleEndian.PutUint16(tile[(i*TileRows+lane)*2:], F32ToF16(x))
+			binary.LittleEndian.PutUint16(tile[(i*TileRows+lane)*2:], finiteF16(x))
 		}
 	case BF16:
 		for i, x := range v {
@@ -148,7 +156,8 @@ func StoreLane(tile []byte, f Format, lane int, v []float32) {
 	}
 }
 
-// StoreColumn rounds v to f and writes it to one column: v[lane] to lane.
+// StoreColumn rounds v to f and writes it to one column: v[lane] to lane. What is
+// too large for F16 becomes the largest.
 func StoreColumn(tile []byte, f Format, k int, v []float32) {
 	at := tile[ElemOffset(f, k, 0):]
 	switch f {
@@ -158,7 +167,7 @@ func StoreColumn(tile []byte, f Format, k int, v []float32) {
 		}
 	case F16:
 		for lane, x := range v {
-			binary.LittleEndian.PutUint16(at[lane*2:], F32ToF16(x))
+			binary.LittleEndian.PutUint16(at[lane*2:], finiteF16(x))
 		}
 	case BF16:
 		for lane, x := range v {

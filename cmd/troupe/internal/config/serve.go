@@ -129,6 +129,6 @@ type SchedulerFlags struct {
 	LongPrefillTokenThreshold HumanInt  `name:"long-prefill-token-threshold" default:"0" help:"Most tokens of one prompt per step; 0 = no cap."`
 	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
 	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache in bytes (4G = 4 GiB); a quarter of what is free, at most 4 GiB, if absent."`
-	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32" default:"auto" help:"Element type of keys and values; auto is float32."`
+	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32" default:"auto" help:"Element type of keys and values; auto is float32 for a model of float32, else float16."`
 	NumGPUBlocksOverride      *HumanInt `name:"num-gpu-blocks-override" help:"Number of KV blocks, whatever the memory says."`
 }
