@@ -64,28 +64,30 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 	req := func(text string) obj {
 		return obj{"model": "understudy", "messages": user(text), "max_tokens": 32, "temperature": 0, "ignore_eos": true}
 	}
+	// Three tokens to a word: with the template and the answer this is all but four
+	// positions of the context. Pairs of neighbours in time share the machine's moods.
+	long, short := req(strings.Repeat("alpha ", 325)+"Say hello."), req("Say hello.")
 	onceIn(t, 10, func() bool {
-		var itl, ttft [2][]float64
-		for range 9 {
-			for i, text := range []string{strings.Repeat("alpha ", 300) + "Say hello.", "Say hello."} {
-				o, _ := s.chat(req(text))
-				m := readTimes(t, o)
-				itl[i], ttft[i] = append(itl[i], m.itl), append(ttft[i], m.ttft)
-				requireIdentities(t, m, 32)
-			}
+		var ratios, waits []float64
+		for range 15 {
+			o, _ := s.chat(long)
+			require.EqualValues(t, 988, usage(o, "prompt_tokens"))
+			after := readTimes(t, o)
+			o, _ = s.chat(short)
+			alone := readTimes(t, o)
+			requireIdentities(t, after, 32)
+			requireIdentities(t, alone, 32)
+			ratios, waits = append(ratios, after.itl/alone.itl), append(waits, after.ttft/alone.ttft)
 		}
-		for i := range 2 {
-			slices.Sort(itl[i])
-			slices.Sort(ttft[i])
-		}
-		t.Logf("time per token: %.3f ms after the long prompt, %.3f ms after the short one (medians of nine)", itl[0][4], itl[1][4])
-		require.Greater(t, ttft[0][4], 2*ttft[1][4], "the long prompt's time to first token")
-		return itl[0][4] < 2*itl[1][4]
-	}, "the long prompt's time per token is like the short one's")
+		slices.Sort(ratios)
+		slices.Sort(waits)
+		require.Greater(t, waits[7], 2.0, "the long prompt's time to first token over the short one's")
+		t.Logf("time per token after the long prompt over that after the short one: %.2f (median of 15 pairs)", ratios[7])
+		return ratios[7] < 1.5
+	}, "the long prompt's time per token is within 50 % of the short one's")
 
 	// With one slot, a competitor's time lands in the queue and nowhere else.
 	slot := serve(t, "--enable-per-request-metrics", "--max-num-seqs", "1")
-	short := req("Say hello.")
 	o, _ := slot.chat(short)
 	alone := readTimes(t, o)
 	started, done := make(chan struct{}), make(chan struct{})
