@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -64,3 +65,36 @@ func provoke(id infer.SeqID, kind string) (err error) {
 	}
 	panic("injected " + kind)
 }
+
+// faultInHandler panics on the goroutine of the call, faultInWriter on that which writes
+// the answer.
+const (
+	faultInHandler = "panic-in-handler"
+	faultInWriter  = "panic-in-writer"
+)
+
+// withCallFaults does the same to calls.
+func withCallFaults(g infer.Generator) infer.Generator { return faultGenerator{g} }
+
+type faultGenerator struct{ infer.Generator }
+
+// Generate implements infer.Generator.
+func (g faultGenerator) Generate(ctx context.Context, req *infer.Request) (infer.Stream, error) {
+	kind := strings.Trim(req.Sampling.ExtraArgs["troupe_fault"], `"`)
+	if kind == faultInHandler {
+		panic("injected " + kind)
+	}
+	if kind == faultInWriter {
+		req.Sampling.ExtraArgs = nil // its steps go well
+	}
+	stream, err := g.Generator.Generate(ctx, req)
+	if err == nil && kind == faultInWriter {
+		stream = faultStream{stream}
+	}
+	return stream, err
+}
+
+type faultStream struct{ infer.Stream }
+
+// Drain implements infer.Stream.
+func (faultStream) Drain([]infer.Event) []infer.Event { panic("injected " + faultInWriter) }

@@ -78,7 +78,7 @@ func (s *server) specLevel() metrics.SpecLevel {
 
 func (s *server) makeHTTP(m *Main) (err error) {
 	cfg := s.cfg
-	var generator infer.Generator = s.engine
+	generator := withCallFaults(s.engine)
 	if cfg.Logging.EnableLogRequests {
 		o := reqlog.Options{Logger: s.log, MaxLen: -1, Outputs: cfg.Logging.EnableLogOutputs, Deltas: cfg.Logging.EnableLogDeltas}
 		if n := cfg.Logging.MaxLogLen; n != nil {
