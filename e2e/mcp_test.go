@@ -55,10 +55,13 @@ func TestResponsesThroughAToolServer(t *testing.T) {
 	require.GreaterOrEqual(t, took["tool_time_ms"].(float64), took["tool_calls"].([]any)[0].(obj)["tool_time_ms"].(float64))
 	require.Nil(t, turns[1].(obj)["tool_time_ms"])
 
-	grown := func(name string, labels ...string) float64 { return sum(after, name, labels...) - sum(before, name, labels...) }
+	grown := func(name string, labels ...string) float64 {
+		return sum(after, name, labels...) - sum(before, name, labels...)
+	}
 	require.EqualValues(t, 2, grown("vllm:request_success_total"), "each turn is a request of the engine")
 	require.EqualValues(t, usage["output_tokens"], grown("vllm:generation_tokens_total"))
 	require.EqualValues(t, 1, grown("troupe:requests_finished_total"), "and the response is one of the client's")
+	require.EqualValues(t, 1, grown("troupe:tool_calls_total", `server="almanac"`, `outcome="done"`))
 
 	events := s.stream("/v1/responses", weatherIn("Lisbon", nil))
 	require.Contains(t, events.Raw, "event: response.mcp_call.completed\n")
@@ -174,7 +177,9 @@ func TestToolsThatCallForEver(t *testing.T) {
 func hangingServer(t *testing.T, flags ...string) (*server, *toolServer) {
 	t.Helper()
 	var tools *toolServer
-	tools = serveTools(t, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return tools.hang(ctx, r) })
+	tools = serveTools(t, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return tools.hang(ctx, r)
+	})
 	return withServerTools(t, tools, append(flags, "--admin-api-key", adminKey)...), tools
 }
 
@@ -215,7 +220,9 @@ func TestACallIsCancelled(t *testing.T) {
 	<-tools.hanging
 	require.Equal(t, 200, s.do("DELETE", fmt.Sprintf("/v1/requests/%s", r["id"]), "", bearer(adminKey)...).Status)
 	<-tools.given
-	s.eventually(func() bool { return s.parse(s.do("GET", fmt.Sprintf("/v1/responses/%s", r["id"]), "").Body)["status"] == "cancelled" }, "it is over")
+	s.eventually(func() bool {
+		return s.parse(s.do("GET", fmt.Sprintf("/v1/responses/%s", r["id"]), "").Body)["status"] == "cancelled"
+	}, "it is over")
 }
 
 // TestShutdownGivesCallsUp: nobody waits for a tool that hangs.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 )
 
 // run runs the calls of a turn and asks for what follows. It has what is the loop's
@@ -66,6 +67,9 @@ func (l *loop) runCall(call infer.ServerCall, i int) (result infer.ToolResult) {
 	if i >= l.callsLeft {
 		return infer.ToolResult{Text: "The call was not made: this response may make no more calls (max_tool_calls).", IsFailed: true}
 	}
+	defer func(begun time.Time) {
+		l.server.opts.ToolMetrics.Observe(metrics.ToolCall{Server: call.Server, Duration: time.Since(begun), IsFailed: result.IsFailed})
+	}(time.Now())
 	return l.server.opts.Tools.CallTool(l.ctx, call)
 }
 

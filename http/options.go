@@ -39,7 +39,8 @@ type Options struct {
 
 	// Tools are what models may call in the middle of a response; nil = nothing.
 	Tools        infer.Toolbox
-	MaxToolTurns int // most generations of a response that calls tools; 0 = 16
+	ToolMetrics  *metrics.Tools // nil = nobody counts calls
+	MaxToolTurns int            // most generations of a response that calls tools; 0 = 16
 
 	PerRequestMetrics      bool // `metrics` in responses, with times
 	PerTurnMetrics         bool // `metrics_per_turn` in answers of POST /v1/responses

@@ -80,6 +80,15 @@ func (b *Toolbox) Servers() []infer.ToolServer {
 	return list
 }
 
+// Labels returns the labels of all servers, in the order of configuration.
+func (b *Toolbox) Labels() []string {
+	var labels []string
+	for _, s := range b.servers {
+		labels = append(labels, s.label)
+	}
+	return labels
+}
+
 // CallTool implements infer.Toolbox.
 func (b *Toolbox) CallTool(ctx context.Context, call infer.ServerCall) infer.ToolResult {
 	for _, s := range b.servers {

@@ -117,6 +117,7 @@ func (s *server) makeHTTP(m *Main) (err error) {
 	}
 	if s.tools != nil {
 		o.Tools = s.tools
+		o.ToolMetrics = metrics.NewTools(s.registry, s.tools.Labels())
 	}
 	if s.http, err = http.New(o); err == nil {
 		s.closers = append(s.closers, s.shutDown)

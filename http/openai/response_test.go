@@ -224,8 +224,10 @@ func FuzzResponse(f *testing.F) {
 	}
 	f.Add([]byte(`{"input":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"a"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},` +
 		`{"type":"function_call_output","call_id":"c","output":"1"}],"tools":[{"type":"function","name":"f"}],"metadata":{"a":"b"},"reasoning":{"effort":"none"},"chat_template_kwargs":{"a" : 1} }`))
+	f.Add([]byte(`{"input":[{"type":"mcp_call","id":"m","server_label":"almanac","name":"tides","arguments":"{}","output":"1"},{"type":"mcp_list_tools"},{"role":"user","content":"x"}],` +
+		`"tools":[{"type":"mcp","server_label":"almanac","allowed_tools":{"tool_names":["tides"]}}],"tool_choice":{"type":"mcp","server_label":"almanac","name":"tides"},"max_tool_calls":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		call, err := openai.ParseResponse(body, profile(), envelope())
+		call, err := openai.ParseResponse(body, profile(), withServers())
 		if err != nil {
 			checkError(t, err)
 			return
@@ -236,6 +238,13 @@ func FuzzResponse(f *testing.F) {
 			require.True(t, json.Valid(raw), "%s", raw)
 		}
 		responseEvents(t, call, finalOf(infer.FinishStop), infer.Delta{Text: "x", FinishReason: infer.FinishStop})
+		turns := call.NewTurns()
+		for _, d := range twoTurns() {
+			turns.Add(&d)
+		}
+		for _, raw := range turns.Next(call.Request, profile(), 0).Chat.Messages {
+			require.True(t, json.Valid(raw), "%s", raw)
+		}
 	})
 }
 
