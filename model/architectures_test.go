@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -40,17 +41,29 @@ const referenceTolerance = 5e-4
 
 func requireReference(t *testing.T, o *reference, s *sequence) {
 	t.Helper()
+	largest, _ := differences(t, o, s)
+	require.LessOrEqual(t, largest, referenceTolerance)
+}
+
+// differences compares every log-probability that was reported with the
+// reference's and returns the largest and the mean difference.
+func differences(t *testing.T, o *reference, s *sequence) (largest, mean float64) {
+	t.Helper()
 	all := append(append([]int32{}, s.prompt...), s.output...)
 	reported := append(append([]infer.TokenLogprobs{}, s.promptLogprobs...), s.logprobs...)
 	require.Len(t, reported, len(all)-1)
+	n := 0
 	for i, id := range all[:len(all)-1] {
 		want, got := logSoftmax(o.step(id)), reported[i]
 		require.Equal(t, all[i+1], got.Token.TokenID)
 		require.Len(t, got.Top, o.vocab)
 		for _, top := range got.Top {
-			require.InDelta(t, want[top.TokenID], top.Logprob, referenceTolerance, "position %d, token %d", i+1, top.TokenID)
+			d := math.Abs(want[top.TokenID] - float64(top.Logprob))
+			require.False(t, math.IsNaN(d))
+			largest, mean, n = max(largest, d), mean+d, n+1
 		}
 	}
+	return largest, mean / float64(n)
 }
 
 func TestArchitecturesMatchTheReference(t *testing.T) {
@@ -177,5 +190,29 @@ func TestTextPartOfGemma3(t *testing.T) {
 
 		whole.Tensors[len(whole.Tensors)-1].Name = "model.norm.weight"
 		require.ErrorContains(t, loadError(t, whole.Write(t, "BF16"), options(t)), `tensor "model.norm.weight" is there twice, once as`)
+	}
+}
+
+// Quantised weights give nearly the logits of the reference, and the same bits
+// alone and in company.
+func TestArchitecturesQuantised(t *testing.T) {
+	for _, a := range architectures {
+		t.Run(a, func(t *testing.T) {
+			wide := modelkit.NewWide(t, a, 6)
+			dir := wide.Write(t, "F32")
+			for quantization, tolerance := range map[string]float64{"": 1e-4, "q8_0": 0.15} { // of the mean
+				o := options(t)
+				o.Quantization = quantization
+				m := load(t, dir, o)
+				alone := scoredTiny(30)
+				(&driver{runner: newRunner(t, m)}).run(t, alone)
+				_, mean := differences(t, newReference(wide, 96), alone)
+				require.LessOrEqual(t, mean, tolerance)
+				s := scoredTiny(30)
+				s.chunk = 7
+				(&driver{runner: newRunner(t, m)}).run(t, &sequence{prompt: prompt(23, 99), params: greedy(-1), max: 9}, s)
+				require.Equal(t, bitsOf(append(alone.promptLogprobs, alone.logprobs...)), bitsOf(append(s.promptLogprobs, s.logprobs...)))
+			}
+		})
 	}
 }

@@ -61,6 +61,21 @@ func NewTinyMoE(seed uint64) *Tiny {
 	return newTiny("Qwen3MoeForCausalLM", seed, map[string]any{"mlp_only_layers": []int{}})
 }
 
+// NewWide returns a model of an architecture whose sizes blocks of quantised
+// weights divide.
+func NewWide(tb testing.TB, architecture string, seed uint64) *Tiny {
+	tb.Helper()
+	require.Contains(tb, tinyMembers, architecture)
+	wide := map[string]any{"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "head_dim": 16}
+	if tinyMembers[architecture]["moe_intermediate_size"] != nil {
+		wide["moe_intermediate_size"] = 32
+	}
+	if architecture == "Phi3ForCausalLM" {
+		wide["partial_rotary_factor"] = 0.375 // as many pairs as there are factors
+	}
+	return newTiny(architecture, seed, wide)
+}
+
 func newTiny(architecture string, seed uint64, changes map[string]any) *Tiny {
 	m := &Tiny{Config: map[string]any{
 		"architectures": []string{architecture}, "hidden_act": "silu", "hidden_size": tinyHidden, "intermediate_size": tinyIntermediate,
@@ -71,15 +86,21 @@ func newTiny(architecture string, seed uint64, changes map[string]any) *Tiny {
 	maps.Copy(m.Config, tinyMembers[architecture])
 	maps.Copy(m.Config, changes)
 	w := &weightMaker{tiny: m, rng: rand.New(rand.NewPCG(seed, 2)), architecture: architecture}
-	w.matrix("model.embed_tokens", TinyVocab, tinyHidden)
+	w.hidden, w.intermediate = m.Config["hidden_size"].(int), m.Config["intermediate_size"].(int)
+	w.heads, w.kvHeads, w.headDim = m.Config["num_attention_heads"].(int), m.Config["num_key_value_heads"].(int), m.Config["head_dim"].(int)
+	w.expertIntermediate, _ = m.Config["moe_intermediate_size"].(int)
+	if w.is("Mixtral") {
+		w.expertIntermediate = w.intermediate
+	}
+	w.matrix("model.embed_tokens", TinyVocab, w.hidden)
 	for l := range tinyLayers {
 		w.prefix = fmt.Sprintf("model.layers.%d.", l)
 		w.layer(l)
 	}
 	w.prefix = ""
-	w.norm("model.norm", tinyHidden)
+	w.norm("model.norm", w.hidden)
 	if m.Config["tie_word_embeddings"] == false {
-		w.matrix("lm_head", TinyVocab, tinyHidden)
+		w.matrix("lm_head", TinyVocab, w.hidden)
 	}
 	return m
 }
@@ -90,6 +111,8 @@ type weightMaker struct {
 	rng          *rand.Rand
 	architecture string
 	prefix       string
+
+	hidden, intermediate, heads, kvHeads, headDim, expertIntermediate int
 }
 
 func (w *weightMaker) is(architectures ...string) bool {
@@ -125,14 +148,14 @@ func (w *weightMaker) norm(name string, n int) {
 }
 
 func (w *weightMaker) layer(l int) {
-	const q, kv = tinyHeads * tinyHeadDim, tinyKVHeads * tinyHeadDim
-	w.norm("input_layernorm", tinyHidden)
+	q, kv := w.heads*w.headDim, w.kvHeads*w.headDim
+	w.norm("input_layernorm", w.hidden)
 	if w.is("Phi3") {
-		w.matrix("self_attn.qkv_proj", q+2*kv, tinyHidden)
+		w.matrix("self_attn.qkv_proj", q+2*kv, w.hidden)
 	} else {
-		w.matrix("self_attn.q_proj", q, tinyHidden)
-		w.matrix("self_attn.k_proj", kv, tinyHidden)
-		w.matrix("self_attn.v_proj", kv, tinyHidden)
+		w.matrix("self_attn.q_proj", q, w.hidden)
+		w.matrix("self_attn.k_proj", kv, w.hidden)
+		w.matrix("self_attn.v_proj", kv, w.hidden)
 	}
 	if w.is("Qwen2") {
 		w.add("self_attn.q_proj.bias", 0, q)
@@ -140,14 +163,14 @@ func (w *weightMaker) layer(l int) {
 		w.add("self_attn.v_proj.bias", 0, kv)
 	}
 	if w.is("Qwen3", "Qwen3Moe", "Gemma3") {
-		w.norm("self_attn.q_norm", tinyHeadDim)
-		w.norm("self_attn.k_norm", tinyHeadDim)
+		w.norm("self_attn.q_norm", w.headDim)
+		w.norm("self_attn.k_norm", w.headDim)
 	}
-	w.matrix("self_attn.o_proj", tinyHidden, q)
-	w.norm("post_attention_layernorm", tinyHidden)
+	w.matrix("self_attn.o_proj", w.hidden, q)
+	w.norm("post_attention_layernorm", w.hidden)
 	if w.is("Gemma2", "Gemma3") {
-		w.norm("pre_feedforward_layernorm", tinyHidden)
-		w.norm("post_feedforward_layernorm", tinyHidden)
+		w.norm("pre_feedforward_layernorm", w.hidden)
+		w.norm("post_feedforward_layernorm", w.hidden)
 	}
 	w.mlp(l)
 }
@@ -155,31 +178,31 @@ func (w *weightMaker) layer(l int) {
 func (w *weightMaker) mlp(l int) {
 	switch {
 	case w.is("Phi3"):
-		w.matrix("mlp.gate_up_proj", 2*tinyIntermediate, tinyHidden)
-		w.matrix("mlp.down_proj", tinyHidden, tinyIntermediate)
+		w.matrix("mlp.gate_up_proj", 2*w.intermediate, w.hidden)
+		w.matrix("mlp.down_proj", w.hidden, w.intermediate)
 	case w.is("Mixtral"):
-		w.matrix("block_sparse_moe.gate", tinyExperts, tinyHidden)
+		w.matrix("block_sparse_moe.gate", tinyExperts, w.hidden)
 		for e := range tinyExperts {
 			p := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
-			w.matrix(p+"w1", tinyExpertIntermediate, tinyHidden)
-			w.matrix(p+"w2", tinyHidden, tinyExpertIntermediate)
-			w.matrix(p+"w3", tinyExpertIntermediate, tinyHidden)
+			w.matrix(p+"w1", w.expertIntermediate, w.hidden)
+			w.matrix(p+"w2", w.hidden, w.expertIntermediate)
+			w.matrix(p+"w3", w.expertIntermediate, w.hidden)
 		}
 	case w.is("Qwen3Moe") && !slices.Contains(w.tiny.Config["mlp_only_layers"].([]int), l):
-		w.matrix("mlp.gate", tinyExperts, tinyHidden)
+		w.matrix("mlp.gate", tinyExperts, w.hidden)
 		for e := range tinyExperts {
-			w.gated(fmt.Sprintf("mlp.experts.%d.", e), tinyExpertIntermediate)
+			w.gated(fmt.Sprintf("mlp.experts.%d.", e), w.expertIntermediate)
 		}
 	default:
-		w.gated("mlp.", tinyIntermediate)
+		w.gated("mlp.", w.intermediate)
 	}
 }
 
 // gated makes an MLP.
 func (w *weightMaker) gated(prefix string, intermediate int) {
-	w.matrix(prefix+"gate_proj", intermediate, tinyHidden)
-	w.matrix(prefix+"up_proj", intermediate, tinyHidden)
-	w.matrix(prefix+"down_proj", tinyHidden, intermediate)
+	w.matrix(prefix+"gate_proj", intermediate, w.hidden)
+	w.matrix(prefix+"up_proj", intermediate, w.hidden)
+	w.matrix(prefix+"down_proj", w.hidden, intermediate)
 }
 
 // Tensor returns the tensor of that name, nil if there is none.
