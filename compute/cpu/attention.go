@@ -167,7 +167,7 @@ func (t *attentionTask) cut() (total int) {
 	for i := range t.units {
 		total += t.estimate(&t.units[i])
 	}
-	enough := min(max(total/(4*len(t.b.worker)), chunkNs/4), 2*chunkNs)
+	enough := min(max(total/(8*len(t.b.worker)), chunkNs/4), 2*chunkNs)
 	t.chunks = append(t.chunks[:0], 0)
 	ns := 0
 	for i := range t.units {
