@@ -42,11 +42,7 @@ func (a *Attend) Scores(t Tier) {
 		a.fail(t)
 	}
 	if a.tiles > 0 && !scoresAsm(a, t) {
-		g := Gemm{
-			W: a.Cache, X: a.X, Out: a.Out, K: a.Dim, NR: a.NR, Tiles: a.tiles, LDO: ScoreStride,
-			Format: a.Format, Tile: a.Pieces, segments: 1,
-		}
-		g.generic()
+		a.genericScores()
 	}
 }
 
@@ -81,6 +77,24 @@ func (a *Attend) valid(t Tier, size int) bool {
 func (a *Attend) fail(t Tier) {
 	panic(fmt.Sprintf("kernels/cpu: Attend %v dim=%d nr=%d positions=%d tileBytes=%d ldo=%d over %d, %d, %d, %d pieces",
 		t, a.Dim, a.NR, a.Positions, a.TileBytes, a.LDO, len(a.Cache), len(a.X), len(a.Out), len(a.Pieces)))
+}
+
+func bounds(x []int64) (lo, hi int64) {
+	lo, hi = x[0], x[0]
+	for _, v := range x {
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	return lo, hi
+}
+
+// genericScores is the reference of Scores.
+func (a *Attend) genericScores() {
+	for i, piece := range a.Pieces[:a.tiles] {
+		chains := tileChains(a.Cache[piece:], a.Format, a.X, a.Dim, a.NR)
+		for j := range a.NR {
+			copy(a.Out[j*ScoreStride+i*TileRows:], chains[j][:])
+		}
+	}
 }
 
 // genericValues is the reference of Values.

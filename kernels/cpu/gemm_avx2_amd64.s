@@ -7,9 +7,6 @@
 TEXT ·gemmF32AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	MOVQ Gemm_NR(DI), R13
@@ -27,8 +24,6 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -37,31 +32,6 @@ cols1tiles4:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-	VMOVUPS 128(DX), Y4
-	VMOVUPS 160(DX), Y5
-	VMOVUPS 192(DX), Y6
-	VMOVUPS 224(DX), Y7
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -70,20 +40,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
@@ -120,11 +82,7 @@ cols1tiles4odd:
 	VFMADD231PS 32(SI)(CX*1), Y14, Y5
 	VFMADD231PS (R9)(CX*1), Y14, Y6
 	VFMADD231PS 32(R9)(CX*1), Y14, Y7
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -153,47 +111,20 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Y14
@@ -218,11 +149,7 @@ cols1tiles2odd:
 	VFMADD231PS 32(AX)(CX*1), Y14, Y1
 	VFMADD231PS (BX)(CX*1), Y14, Y2
 	VFMADD231PS 32(BX)(CX*1), Y14, Y3
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -243,39 +170,16 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
@@ -294,11 +198,7 @@ cols1tiles1odd:
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS (AX)(CX*1), Y14, Y0
 	VFMADD231PS 32(AX)(CX*1), Y14, Y1
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -318,8 +218,6 @@ cols2:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y4, Y4, Y4
@@ -328,48 +226,16 @@ cols2tiles2:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y4
-	VMOVUPS 96(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	VMOVUPS 64(DX), Y6
-	VMOVUPS 96(DX), Y7
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VMOVUPS (AX)(CX*1), Y8
@@ -421,11 +287,7 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -460,46 +322,18 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VMOVUPS (AX)(CX*1), Y4
@@ -533,11 +367,7 @@ cols2tiles1odd:
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -567,51 +397,20 @@ cols3:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VMOVUPS (AX)(CX*1), Y6
@@ -654,11 +453,7 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -694,8 +489,6 @@ cols4:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -704,46 +497,14 @@ cols4tiles1:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VMOVUPS (AX)(CX*1), Y8
@@ -795,11 +556,7 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -841,8 +598,6 @@ cols5:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -853,49 +608,14 @@ cols5tiles1:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VMOVUPS (AX)(CX*1), Y10
@@ -956,11 +676,7 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -1008,8 +724,6 @@ cols6:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1022,52 +736,14 @@ cols6tiles1:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	ADDQ R12, DX
-	VMOVUPS (DX), Y10
-	VMOVUPS 32(DX), Y11
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VMOVUPS (AX)(CX*1), Y12
@@ -1137,11 +813,7 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
@@ -1196,9 +868,6 @@ cols6tiles1end:
 TEXT ·gemmF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	MOVQ Gemm_NR(DI), R13
@@ -1216,8 +885,6 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1226,31 +893,6 @@ cols1tiles4:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-	VMOVUPS 128(DX), Y4
-	VMOVUPS 160(DX), Y5
-	VMOVUPS 192(DX), Y6
-	VMOVUPS 224(DX), Y7
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -1259,20 +901,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
@@ -1333,11 +967,7 @@ cols1tiles4odd:
 	VFMADD231PS Y14, Y10, Y6
 	VCVTPH2PS 16(R9)(CX*1), Y11
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -1366,47 +996,20 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Y14
@@ -1443,11 +1046,7 @@ cols1tiles2odd:
 	VFMADD231PS Y14, Y6, Y2
 	VCVTPH2PS 16(BX)(CX*1), Y7
 	VFMADD231PS Y14, Y7, Y3
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -1468,39 +1067,16 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
@@ -1525,11 +1101,7 @@ cols1tiles1odd:
 	VFMADD231PS Y14, Y2, Y0
 	VCVTPH2PS 16(AX)(CX*1), Y3
 	VFMADD231PS Y14, Y3, Y1
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -1549,8 +1121,6 @@ cols2:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y4, Y4, Y4
@@ -1559,48 +1129,16 @@ cols2tiles2:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y4
-	VMOVUPS 96(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	VMOVUPS 64(DX), Y6
-	VMOVUPS 96(DX), Y7
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Y8
@@ -1652,11 +1190,7 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -1691,46 +1225,18 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Y4
@@ -1764,11 +1270,7 @@ cols2tiles1odd:
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -1798,51 +1300,20 @@ cols3:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Y6
@@ -1885,11 +1356,7 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -1925,8 +1392,6 @@ cols4:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1935,46 +1400,14 @@ cols4tiles1:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Y8
@@ -2026,11 +1459,7 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -2072,8 +1501,6 @@ cols5:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2084,49 +1511,14 @@ cols5tiles1:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Y10
@@ -2187,11 +1579,7 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -2239,8 +1627,6 @@ cols6:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2253,52 +1639,14 @@ cols6tiles1:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	ADDQ R12, DX
-	VMOVUPS (DX), Y10
-	VMOVUPS 32(DX), Y11
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Y12
@@ -2368,11 +1716,7 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
@@ -2427,9 +1771,6 @@ cols6tiles1end:
 TEXT ·gemmBF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	VPCMPEQD Y15, Y15, Y15
@@ -2449,8 +1790,6 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2459,31 +1798,6 @@ cols1tiles4:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-	VMOVUPS 128(DX), Y4
-	VMOVUPS 160(DX), Y5
-	VMOVUPS 192(DX), Y6
-	VMOVUPS 224(DX), Y7
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -2492,20 +1806,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Y14
@@ -2582,11 +1888,7 @@ cols1tiles4odd:
 	VMOVDQU 32(R9)(CX*1), Y11
 	VPSLLD $16, Y11, Y11
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -2615,47 +1917,20 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Y14
@@ -2700,11 +1975,7 @@ cols1tiles2odd:
 	VMOVDQU 32(BX)(CX*1), Y7
 	VPSLLD $16, Y7, Y7
 	VFMADD231PS Y14, Y7, Y3
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -2725,39 +1996,16 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Y14
@@ -2786,11 +2034,7 @@ cols1tiles1odd:
 	VMOVDQU 32(AX)(CX*1), Y3
 	VPSLLD $16, Y3, Y3
 	VFMADD231PS Y14, Y3, Y1
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -2810,8 +2054,6 @@ cols2:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y4, Y4, Y4
@@ -2820,48 +2062,16 @@ cols2tiles2:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y4
-	VMOVUPS 96(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	VMOVUPS 64(DX), Y6
-	VMOVUPS 96(DX), Y7
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VMOVDQU (AX)(CX*1), Y8
@@ -2921,11 +2131,7 @@ cols2tiles2odd:
 	VFMADD231PS Y14, Y9, Y3
 	VFMADD231PS Y14, Y10, Y6
 	VFMADD231PS Y14, Y11, Y7
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -2960,46 +2166,18 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VMOVDQU (AX)(CX*1), Y4
@@ -3037,11 +2215,7 @@ cols2tiles1odd:
 	VBROADCASTSS 4(DX), Y14
 	VFMADD231PS Y14, Y4, Y2
 	VFMADD231PS Y14, Y5, Y3
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -3071,51 +2245,20 @@ cols3:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VMOVDQU (AX)(CX*1), Y6
@@ -3162,11 +2305,7 @@ cols3tiles1odd:
 	VBROADCASTSS 8(DX), Y14
 	VFMADD231PS Y14, Y6, Y4
 	VFMADD231PS Y14, Y7, Y5
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -3202,8 +2341,6 @@ cols4:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3212,46 +2349,14 @@ cols4tiles1:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VMOVDQU (AX)(CX*1), Y8
@@ -3307,11 +2412,7 @@ cols4tiles1odd:
 	VBROADCASTSS 12(DX), Y14
 	VFMADD231PS Y14, Y8, Y6
 	VFMADD231PS Y14, Y9, Y7
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -3353,8 +2454,6 @@ cols5:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3365,49 +2464,14 @@ cols5tiles1:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VMOVDQU (AX)(CX*1), Y10
@@ -3472,11 +2536,7 @@ cols5tiles1odd:
 	VBROADCASTSS 16(DX), Y14
 	VFMADD231PS Y14, Y10, Y8
 	VFMADD231PS Y14, Y11, Y9
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -3524,8 +2584,6 @@ cols6:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3538,52 +2596,14 @@ cols6tiles1:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	ADDQ R12, DX
-	VMOVUPS (DX), Y2
-	VMOVUPS 32(DX), Y3
-	ADDQ R12, DX
-	VMOVUPS (DX), Y4
-	VMOVUPS 32(DX), Y5
-	ADDQ R12, DX
-	VMOVUPS (DX), Y6
-	VMOVUPS 32(DX), Y7
-	ADDQ R12, DX
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	ADDQ R12, DX
-	VMOVUPS (DX), Y10
-	VMOVUPS 32(DX), Y11
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VMOVDQU (AX)(CX*1), Y12
@@ -3657,11 +2677,7 @@ cols6tiles1odd:
 	VBROADCASTSS 20(DX), Y14
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX

@@ -7,9 +7,6 @@
 TEXT ·gemmF32AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	MOVQ Gemm_NR(DI), R13
@@ -39,33 +36,10 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -74,20 +48,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
@@ -112,11 +78,7 @@ cols1tiles4odd:
 	VFMADD231PS (BX)(CX*1), Z30, Z1
 	VFMADD231PS (SI)(CX*1), Z30, Z2
 	VFMADD231PS (R9)(CX*1), Z30, Z3
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -137,43 +99,18 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Z30
@@ -192,11 +129,7 @@ cols1tiles2odd:
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS (AX)(CX*1), Z30, Z0
 	VFMADD231PS (BX)(CX*1), Z30, Z1
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -213,37 +146,15 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VPXORD Z0, Z0, Z0
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
@@ -259,11 +170,7 @@ cols1tiles1odd:
 	JZ cols1tiles1next
 	VBROADCASTSS (DX), Z30
 	VFMADD231PS (AX)(CX*1), Z30, Z0
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -281,8 +188,6 @@ cols2:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z4, Z4, Z4
@@ -291,34 +196,6 @@ cols2tiles4:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z5, Z5, Z5
 	VPXORD Z7, Z7, Z7
-	JMP cols2tiles4go
-cols2tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-cols2tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols2tiles4addressed
-cols2tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -327,20 +204,12 @@ cols2tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles4first
-	MOVQ (CX)(R12*8), CX
-cols2tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles4odd
+	TESTQ R13, R13
+	JZ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
 	VMOVUPS (AX)(CX*1), Z8
@@ -392,11 +261,7 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $8, DX
 cols2tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
@@ -431,50 +296,20 @@ cols2tiles4end:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z1, Z1, Z1
 	VPXORD Z3, Z3, Z3
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VMOVUPS (AX)(CX*1), Z4
@@ -508,11 +343,7 @@ cols2tiles2odd:
 	VBROADCASTSS 4(DX), Z30
 	VFMADD231PS Z30, Z4, Z1
 	VFMADD231PS Z30, Z5, Z3
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -539,42 +370,16 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VMOVUPS (AX)(CX*1), Z2
@@ -593,11 +398,7 @@ cols2tiles1odd:
 	VMOVUPS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -623,8 +424,6 @@ cols3:
 cols3tiles4:
 	CMPQ R11, $4
 	JLT cols3tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z3, Z3, Z3
 	VPXORD Z6, Z6, Z6
@@ -637,39 +436,6 @@ cols3tiles4:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z8, Z8, Z8
 	VPXORD Z11, Z11, Z11
-	JMP cols3tiles4go
-cols3tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z6
-	VMOVUPS 192(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z7
-	VMOVUPS 192(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z11
-cols3tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols3tiles4addressed
-cols3tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -678,20 +444,12 @@ cols3tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles4first
-	MOVQ (CX)(R12*8), CX
-cols3tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles4odd
+	TESTQ R13, R13
+	JZ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
 	VMOVUPS (AX)(CX*1), Z12
@@ -758,11 +516,7 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $12, DX
 cols3tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
@@ -807,45 +561,17 @@ cols3tiles4end:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VMOVUPS (AX)(CX*1), Z3
@@ -867,11 +593,7 @@ cols3tiles1odd:
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -901,8 +623,6 @@ cols4:
 cols4tiles4:
 	CMPQ R11, $4
 	JLT cols4tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z8, Z8, Z8
@@ -919,44 +639,6 @@ cols4tiles4:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z11, Z11, Z11
 	VPXORD Z15, Z15, Z15
-	JMP cols4tiles4go
-cols4tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z9
-	VMOVUPS 192(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z15
-cols4tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols4tiles4addressed
-cols4tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -965,20 +647,12 @@ cols4tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles4first
-	MOVQ (CX)(R12*8), CX
-cols4tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles4odd
+	TESTQ R13, R13
+	JZ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
 	VMOVUPS (AX)(CX*1), Z16
@@ -1060,11 +734,7 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $16, DX
 cols4tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
@@ -1119,48 +789,18 @@ cols4tiles4end:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VMOVUPS (AX)(CX*1), Z4
@@ -1185,11 +825,7 @@ cols4tiles1odd:
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -1223,8 +859,6 @@ cols5:
 cols5tiles4:
 	CMPQ R11, $4
 	JLT cols5tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z5, Z5, Z5
 	VPXORD Z10, Z10, Z10
@@ -1245,49 +879,6 @@ cols5tiles4:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z14, Z14, Z14
 	VPXORD Z19, Z19, Z19
-	JMP cols5tiles4go
-cols5tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z19
-cols5tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols5tiles4addressed
-cols5tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -1296,20 +887,12 @@ cols5tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles4first
-	MOVQ (CX)(R12*8), CX
-cols5tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles4odd
+	TESTQ R13, R13
+	JZ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
 	VMOVUPS (AX)(CX*1), Z20
@@ -1406,11 +989,7 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $20, DX
 cols5tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
@@ -1475,51 +1054,19 @@ cols5tiles4end:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VMOVUPS (AX)(CX*1), Z5
@@ -1547,11 +1094,7 @@ cols5tiles1odd:
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -1589,8 +1132,6 @@ cols6:
 cols6tiles4:
 	CMPQ R11, $4
 	JLT cols6tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z6, Z6, Z6
 	VPXORD Z12, Z12, Z12
@@ -1615,54 +1156,6 @@ cols6tiles4:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z17, Z17, Z17
 	VPXORD Z23, Z23, Z23
-	JMP cols6tiles4go
-cols6tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z15
-	VMOVUPS 192(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z10
-	VMOVUPS 128(DX), Z16
-	VMOVUPS 192(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z11
-	VMOVUPS 128(DX), Z17
-	VMOVUPS 192(DX), Z23
-cols6tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols6tiles4addressed
-cols6tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -1671,20 +1164,12 @@ cols6tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles4first
-	MOVQ (CX)(R12*8), CX
-cols6tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles4odd
+	TESTQ R13, R13
+	JZ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
 	VMOVUPS (AX)(CX*1), Z24
@@ -1796,11 +1281,7 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $24, DX
 cols6tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
@@ -1875,54 +1356,20 @@ cols6tiles4end:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VMOVUPS (AX)(CX*1), Z6
@@ -1953,11 +1400,7 @@ cols6tiles1odd:
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
@@ -1999,8 +1442,6 @@ cols7:
 cols7tiles2:
 	CMPQ R11, $2
 	JLT cols7tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z7, Z7, Z7
 	VPXORD Z1, Z1, Z1
@@ -2015,59 +1456,16 @@ cols7tiles2:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z6, Z6, Z6
 	VPXORD Z13, Z13, Z13
-	JMP cols7tiles2go
-cols7tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z13
-cols7tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols7tiles2addressed
-cols7tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles2first
-	MOVQ (CX)(R12*8), CX
-cols7tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles2odd
+	TESTQ R13, R13
+	JZ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
 	VMOVUPS (AX)(CX*1), Z14
@@ -2146,11 +1544,7 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $28, DX
 cols7tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
@@ -2207,8 +1601,6 @@ cols7tiles2end:
 cols7tiles1:
 	CMPQ R11, $1
 	JLT cols7tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2216,48 +1608,14 @@ cols7tiles1:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
-	JMP cols7tiles1go
-cols7tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-cols7tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols7tiles1addressed
-cols7tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles1first
-	MOVQ (CX)(R12*8), CX
-cols7tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles1odd
+	TESTQ R13, R13
+	JZ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
 	VMOVUPS (AX)(CX*1), Z7
@@ -2291,11 +1649,7 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	ADDQ $28, DX
 cols7tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
@@ -2341,8 +1695,6 @@ cols8:
 cols8tiles2:
 	CMPQ R11, $2
 	JLT cols8tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z8, Z8, Z8
 	VPXORD Z1, Z1, Z1
@@ -2359,62 +1711,16 @@ cols8tiles2:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z7, Z7, Z7
 	VPXORD Z15, Z15, Z15
-	JMP cols8tiles2go
-cols8tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z15
-cols8tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols8tiles2addressed
-cols8tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles2first
-	MOVQ (CX)(R12*8), CX
-cols8tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles2odd
+	TESTQ R13, R13
+	JZ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
 	VMOVUPS (AX)(CX*1), Z16
@@ -2502,11 +1808,7 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $32, DX
 cols8tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
@@ -2569,8 +1871,6 @@ cols8tiles2end:
 cols8tiles1:
 	CMPQ R11, $1
 	JLT cols8tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2579,50 +1879,14 @@ cols8tiles1:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	JMP cols8tiles1go
-cols8tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-cols8tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols8tiles1addressed
-cols8tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles1first
-	MOVQ (CX)(R12*8), CX
-cols8tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles1odd
+	TESTQ R13, R13
+	JZ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
 	VMOVUPS (AX)(CX*1), Z8
@@ -2659,11 +1923,7 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	ADDQ $32, DX
 cols8tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
@@ -2713,8 +1973,6 @@ cols9:
 cols9tiles2:
 	CMPQ R11, $2
 	JLT cols9tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z9, Z9, Z9
 	VPXORD Z1, Z1, Z1
@@ -2733,65 +1991,16 @@ cols9tiles2:
 	VPXORD Z16, Z16, Z16
 	VPXORD Z8, Z8, Z8
 	VPXORD Z17, Z17, Z17
-	JMP cols9tiles2go
-cols9tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z17
-cols9tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols9tiles2addressed
-cols9tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles2first
-	MOVQ (CX)(R12*8), CX
-cols9tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles2odd
+	TESTQ R13, R13
+	JZ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
 	VMOVUPS (AX)(CX*1), Z18
@@ -2888,11 +2097,7 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $36, DX
 cols9tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
@@ -2961,8 +2166,6 @@ cols9tiles2end:
 cols9tiles1:
 	CMPQ R11, $1
 	JLT cols9tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -2972,52 +2175,14 @@ cols9tiles1:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	JMP cols9tiles1go
-cols9tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-cols9tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols9tiles1addressed
-cols9tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles1first
-	MOVQ (CX)(R12*8), CX
-cols9tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles1odd
+	TESTQ R13, R13
+	JZ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
 	VMOVUPS (AX)(CX*1), Z9
@@ -3057,11 +2222,7 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	ADDQ $36, DX
 cols9tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
@@ -3115,8 +2276,6 @@ cols10:
 cols10tiles2:
 	CMPQ R11, $2
 	JLT cols10tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z10, Z10, Z10
 	VPXORD Z1, Z1, Z1
@@ -3137,68 +2296,16 @@ cols10tiles2:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z9, Z9, Z9
 	VPXORD Z19, Z19, Z19
-	JMP cols10tiles2go
-cols10tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z19
-cols10tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols10tiles2addressed
-cols10tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles2first
-	MOVQ (CX)(R12*8), CX
-cols10tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles2odd
+	TESTQ R13, R13
+	JZ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
 	VMOVUPS (AX)(CX*1), Z20
@@ -3304,11 +2411,7 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $40, DX
 cols10tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
@@ -3383,8 +2486,6 @@ cols10tiles2end:
 cols10tiles1:
 	CMPQ R11, $1
 	JLT cols10tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3395,54 +2496,14 @@ cols10tiles1:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	JMP cols10tiles1go
-cols10tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-cols10tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols10tiles1addressed
-cols10tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles1first
-	MOVQ (CX)(R12*8), CX
-cols10tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles1odd
+	TESTQ R13, R13
+	JZ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
 	VMOVUPS (AX)(CX*1), Z10
@@ -3485,11 +2546,7 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	ADDQ $40, DX
 cols10tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
@@ -3547,8 +2604,6 @@ cols11:
 cols11tiles2:
 	CMPQ R11, $2
 	JLT cols11tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z11, Z11, Z11
 	VPXORD Z1, Z1, Z1
@@ -3571,71 +2626,16 @@ cols11tiles2:
 	VPXORD Z20, Z20, Z20
 	VPXORD Z10, Z10, Z10
 	VPXORD Z21, Z21, Z21
-	JMP cols11tiles2go
-cols11tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z21
-cols11tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols11tiles2addressed
-cols11tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles2first
-	MOVQ (CX)(R12*8), CX
-cols11tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles2odd
+	TESTQ R13, R13
+	JZ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
 	VMOVUPS (AX)(CX*1), Z22
@@ -3750,11 +2750,7 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $44, DX
 cols11tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
@@ -3835,8 +2831,6 @@ cols11tiles2end:
 cols11tiles1:
 	CMPQ R11, $1
 	JLT cols11tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3848,56 +2842,14 @@ cols11tiles1:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
-	JMP cols11tiles1go
-cols11tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-cols11tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols11tiles1addressed
-cols11tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles1first
-	MOVQ (CX)(R12*8), CX
-cols11tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles1odd
+	TESTQ R13, R13
+	JZ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
 	VMOVUPS (AX)(CX*1), Z11
@@ -3943,11 +2895,7 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	ADDQ $44, DX
 cols11tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
@@ -4009,8 +2957,6 @@ cols12:
 cols12tiles2:
 	CMPQ R11, $2
 	JLT cols12tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z12, Z12, Z12
 	VPXORD Z1, Z1, Z1
@@ -4035,74 +2981,16 @@ cols12tiles2:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z11, Z11, Z11
 	VPXORD Z23, Z23, Z23
-	JMP cols12tiles2go
-cols12tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-	VMOVUPS 64(DX), Z23
-cols12tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols12tiles2addressed
-cols12tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles2first
-	MOVQ (CX)(R12*8), CX
-cols12tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles2odd
+	TESTQ R13, R13
+	JZ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
 	VMOVUPS (AX)(CX*1), Z24
@@ -4226,11 +3114,7 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $48, DX
 cols12tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
@@ -4317,8 +3201,6 @@ cols12tiles2end:
 cols12tiles1:
 	CMPQ R11, $1
 	JLT cols12tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -4331,58 +3213,14 @@ cols12tiles1:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	JMP cols12tiles1go
-cols12tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-cols12tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols12tiles1addressed
-cols12tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles1first
-	MOVQ (CX)(R12*8), CX
-cols12tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $128, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles1odd
+	TESTQ R13, R13
+	JZ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
 	VMOVUPS (AX)(CX*1), Z12
@@ -4431,11 +3269,7 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	ADDQ $48, DX
 cols12tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX
@@ -4502,9 +3336,6 @@ cols12tiles1end:
 TEXT ·gemmF16AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	MOVQ Gemm_NR(DI), R13
@@ -4534,33 +3365,10 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -4569,20 +3377,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
@@ -4619,11 +3419,7 @@ cols1tiles4odd:
 	VFMADD231PS Z30, Z6, Z2
 	VCVTPH2PS (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -4644,43 +3440,18 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Z30
@@ -4705,11 +3476,7 @@ cols1tiles2odd:
 	VFMADD231PS Z30, Z2, Z0
 	VCVTPH2PS (BX)(CX*1), Z3
 	VFMADD231PS Z30, Z3, Z1
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -4726,37 +3493,15 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VPXORD Z0, Z0, Z0
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
@@ -4775,11 +3520,7 @@ cols1tiles1odd:
 	VBROADCASTSS (DX), Z30
 	VCVTPH2PS (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -4797,8 +3538,6 @@ cols2:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z4, Z4, Z4
@@ -4807,34 +3546,6 @@ cols2tiles4:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z5, Z5, Z5
 	VPXORD Z7, Z7, Z7
-	JMP cols2tiles4go
-cols2tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-cols2tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols2tiles4addressed
-cols2tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -4843,20 +3554,12 @@ cols2tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles4first
-	MOVQ (CX)(R12*8), CX
-cols2tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles4odd
+	TESTQ R13, R13
+	JZ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
 	VCVTPH2PS (AX)(CX*1), Z8
@@ -4908,11 +3611,7 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $8, DX
 cols2tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
@@ -4947,50 +3646,20 @@ cols2tiles4end:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z1, Z1, Z1
 	VPXORD Z3, Z3, Z3
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z4
@@ -5024,11 +3693,7 @@ cols2tiles2odd:
 	VBROADCASTSS 4(DX), Z30
 	VFMADD231PS Z30, Z4, Z1
 	VFMADD231PS Z30, Z5, Z3
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -5055,42 +3720,16 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z2
@@ -5109,11 +3748,7 @@ cols2tiles1odd:
 	VCVTPH2PS (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -5139,8 +3774,6 @@ cols3:
 cols3tiles4:
 	CMPQ R11, $4
 	JLT cols3tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z3, Z3, Z3
 	VPXORD Z6, Z6, Z6
@@ -5153,39 +3786,6 @@ cols3tiles4:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z8, Z8, Z8
 	VPXORD Z11, Z11, Z11
-	JMP cols3tiles4go
-cols3tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z6
-	VMOVUPS 192(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z7
-	VMOVUPS 192(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z11
-cols3tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols3tiles4addressed
-cols3tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -5194,20 +3794,12 @@ cols3tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles4first
-	MOVQ (CX)(R12*8), CX
-cols3tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles4odd
+	TESTQ R13, R13
+	JZ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
 	VCVTPH2PS (AX)(CX*1), Z12
@@ -5274,11 +3866,7 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $12, DX
 cols3tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
@@ -5323,45 +3911,17 @@ cols3tiles4end:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z3
@@ -5383,11 +3943,7 @@ cols3tiles1odd:
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -5417,8 +3973,6 @@ cols4:
 cols4tiles4:
 	CMPQ R11, $4
 	JLT cols4tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z8, Z8, Z8
@@ -5435,44 +3989,6 @@ cols4tiles4:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z11, Z11, Z11
 	VPXORD Z15, Z15, Z15
-	JMP cols4tiles4go
-cols4tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z9
-	VMOVUPS 192(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z15
-cols4tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols4tiles4addressed
-cols4tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -5481,20 +3997,12 @@ cols4tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles4first
-	MOVQ (CX)(R12*8), CX
-cols4tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles4odd
+	TESTQ R13, R13
+	JZ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
 	VCVTPH2PS (AX)(CX*1), Z16
@@ -5576,11 +4084,7 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $16, DX
 cols4tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
@@ -5635,48 +4139,18 @@ cols4tiles4end:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z4
@@ -5701,11 +4175,7 @@ cols4tiles1odd:
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -5739,8 +4209,6 @@ cols5:
 cols5tiles4:
 	CMPQ R11, $4
 	JLT cols5tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z5, Z5, Z5
 	VPXORD Z10, Z10, Z10
@@ -5761,49 +4229,6 @@ cols5tiles4:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z14, Z14, Z14
 	VPXORD Z19, Z19, Z19
-	JMP cols5tiles4go
-cols5tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z19
-cols5tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols5tiles4addressed
-cols5tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -5812,20 +4237,12 @@ cols5tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles4first
-	MOVQ (CX)(R12*8), CX
-cols5tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles4odd
+	TESTQ R13, R13
+	JZ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
 	VCVTPH2PS (AX)(CX*1), Z20
@@ -5922,11 +4339,7 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $20, DX
 cols5tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
@@ -5991,51 +4404,19 @@ cols5tiles4end:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z5
@@ -6063,11 +4444,7 @@ cols5tiles1odd:
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -6105,8 +4482,6 @@ cols6:
 cols6tiles4:
 	CMPQ R11, $4
 	JLT cols6tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z6, Z6, Z6
 	VPXORD Z12, Z12, Z12
@@ -6131,54 +4506,6 @@ cols6tiles4:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z17, Z17, Z17
 	VPXORD Z23, Z23, Z23
-	JMP cols6tiles4go
-cols6tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z15
-	VMOVUPS 192(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z10
-	VMOVUPS 128(DX), Z16
-	VMOVUPS 192(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z11
-	VMOVUPS 128(DX), Z17
-	VMOVUPS 192(DX), Z23
-cols6tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols6tiles4addressed
-cols6tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -6187,20 +4514,12 @@ cols6tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles4first
-	MOVQ (CX)(R12*8), CX
-cols6tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles4odd
+	TESTQ R13, R13
+	JZ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
 	VCVTPH2PS (AX)(CX*1), Z24
@@ -6312,11 +4631,7 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $24, DX
 cols6tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
@@ -6391,54 +4706,20 @@ cols6tiles4end:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z6
@@ -6469,11 +4750,7 @@ cols6tiles1odd:
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
@@ -6515,8 +4792,6 @@ cols7:
 cols7tiles2:
 	CMPQ R11, $2
 	JLT cols7tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z7, Z7, Z7
 	VPXORD Z1, Z1, Z1
@@ -6531,59 +4806,16 @@ cols7tiles2:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z6, Z6, Z6
 	VPXORD Z13, Z13, Z13
-	JMP cols7tiles2go
-cols7tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z13
-cols7tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols7tiles2addressed
-cols7tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles2first
-	MOVQ (CX)(R12*8), CX
-cols7tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles2odd
+	TESTQ R13, R13
+	JZ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z14
@@ -6662,11 +4894,7 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $28, DX
 cols7tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
@@ -6723,8 +4951,6 @@ cols7tiles2end:
 cols7tiles1:
 	CMPQ R11, $1
 	JLT cols7tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -6732,48 +4958,14 @@ cols7tiles1:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
-	JMP cols7tiles1go
-cols7tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-cols7tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols7tiles1addressed
-cols7tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles1first
-	MOVQ (CX)(R12*8), CX
-cols7tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles1odd
+	TESTQ R13, R13
+	JZ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z7
@@ -6807,11 +4999,7 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	ADDQ $28, DX
 cols7tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
@@ -6857,8 +5045,6 @@ cols8:
 cols8tiles2:
 	CMPQ R11, $2
 	JLT cols8tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z8, Z8, Z8
 	VPXORD Z1, Z1, Z1
@@ -6875,62 +5061,16 @@ cols8tiles2:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z7, Z7, Z7
 	VPXORD Z15, Z15, Z15
-	JMP cols8tiles2go
-cols8tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z15
-cols8tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols8tiles2addressed
-cols8tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles2first
-	MOVQ (CX)(R12*8), CX
-cols8tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles2odd
+	TESTQ R13, R13
+	JZ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z16
@@ -7018,11 +5158,7 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $32, DX
 cols8tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
@@ -7085,8 +5221,6 @@ cols8tiles2end:
 cols8tiles1:
 	CMPQ R11, $1
 	JLT cols8tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7095,50 +5229,14 @@ cols8tiles1:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	JMP cols8tiles1go
-cols8tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-cols8tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols8tiles1addressed
-cols8tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles1first
-	MOVQ (CX)(R12*8), CX
-cols8tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles1odd
+	TESTQ R13, R13
+	JZ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z8
@@ -7175,11 +5273,7 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	ADDQ $32, DX
 cols8tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
@@ -7229,8 +5323,6 @@ cols9:
 cols9tiles2:
 	CMPQ R11, $2
 	JLT cols9tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z9, Z9, Z9
 	VPXORD Z1, Z1, Z1
@@ -7249,65 +5341,16 @@ cols9tiles2:
 	VPXORD Z16, Z16, Z16
 	VPXORD Z8, Z8, Z8
 	VPXORD Z17, Z17, Z17
-	JMP cols9tiles2go
-cols9tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z17
-cols9tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols9tiles2addressed
-cols9tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles2first
-	MOVQ (CX)(R12*8), CX
-cols9tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles2odd
+	TESTQ R13, R13
+	JZ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z18
@@ -7404,11 +5447,7 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $36, DX
 cols9tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
@@ -7477,8 +5516,6 @@ cols9tiles2end:
 cols9tiles1:
 	CMPQ R11, $1
 	JLT cols9tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7488,52 +5525,14 @@ cols9tiles1:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	JMP cols9tiles1go
-cols9tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-cols9tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols9tiles1addressed
-cols9tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles1first
-	MOVQ (CX)(R12*8), CX
-cols9tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles1odd
+	TESTQ R13, R13
+	JZ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z9
@@ -7573,11 +5572,7 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	ADDQ $36, DX
 cols9tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
@@ -7631,8 +5626,6 @@ cols10:
 cols10tiles2:
 	CMPQ R11, $2
 	JLT cols10tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z10, Z10, Z10
 	VPXORD Z1, Z1, Z1
@@ -7653,68 +5646,16 @@ cols10tiles2:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z9, Z9, Z9
 	VPXORD Z19, Z19, Z19
-	JMP cols10tiles2go
-cols10tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z19
-cols10tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols10tiles2addressed
-cols10tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles2first
-	MOVQ (CX)(R12*8), CX
-cols10tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles2odd
+	TESTQ R13, R13
+	JZ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z20
@@ -7820,11 +5761,7 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $40, DX
 cols10tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
@@ -7899,8 +5836,6 @@ cols10tiles2end:
 cols10tiles1:
 	CMPQ R11, $1
 	JLT cols10tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -7911,54 +5846,14 @@ cols10tiles1:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	JMP cols10tiles1go
-cols10tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-cols10tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols10tiles1addressed
-cols10tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles1first
-	MOVQ (CX)(R12*8), CX
-cols10tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles1odd
+	TESTQ R13, R13
+	JZ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z10
@@ -8001,11 +5896,7 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	ADDQ $40, DX
 cols10tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
@@ -8063,8 +5954,6 @@ cols11:
 cols11tiles2:
 	CMPQ R11, $2
 	JLT cols11tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z11, Z11, Z11
 	VPXORD Z1, Z1, Z1
@@ -8087,71 +5976,16 @@ cols11tiles2:
 	VPXORD Z20, Z20, Z20
 	VPXORD Z10, Z10, Z10
 	VPXORD Z21, Z21, Z21
-	JMP cols11tiles2go
-cols11tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z21
-cols11tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols11tiles2addressed
-cols11tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles2first
-	MOVQ (CX)(R12*8), CX
-cols11tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles2odd
+	TESTQ R13, R13
+	JZ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z22
@@ -8266,11 +6100,7 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $44, DX
 cols11tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
@@ -8351,8 +6181,6 @@ cols11tiles2end:
 cols11tiles1:
 	CMPQ R11, $1
 	JLT cols11tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -8364,56 +6192,14 @@ cols11tiles1:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
-	JMP cols11tiles1go
-cols11tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-cols11tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols11tiles1addressed
-cols11tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles1first
-	MOVQ (CX)(R12*8), CX
-cols11tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles1odd
+	TESTQ R13, R13
+	JZ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z11
@@ -8459,11 +6245,7 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	ADDQ $44, DX
 cols11tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
@@ -8525,8 +6307,6 @@ cols12:
 cols12tiles2:
 	CMPQ R11, $2
 	JLT cols12tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z12, Z12, Z12
 	VPXORD Z1, Z1, Z1
@@ -8551,74 +6331,16 @@ cols12tiles2:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z11, Z11, Z11
 	VPXORD Z23, Z23, Z23
-	JMP cols12tiles2go
-cols12tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-	VMOVUPS 64(DX), Z23
-cols12tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols12tiles2addressed
-cols12tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles2first
-	MOVQ (CX)(R12*8), CX
-cols12tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles2odd
+	TESTQ R13, R13
+	JZ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
 	VCVTPH2PS (AX)(CX*1), Z24
@@ -8742,11 +6464,7 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $48, DX
 cols12tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
@@ -8833,8 +6551,6 @@ cols12tiles2end:
 cols12tiles1:
 	CMPQ R11, $1
 	JLT cols12tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -8847,58 +6563,14 @@ cols12tiles1:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	JMP cols12tiles1go
-cols12tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-cols12tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols12tiles1addressed
-cols12tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles1first
-	MOVQ (CX)(R12*8), CX
-cols12tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles1odd
+	TESTQ R13, R13
+	JZ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
 	VCVTPH2PS (AX)(CX*1), Z12
@@ -8947,11 +6619,7 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	ADDQ $48, DX
 cols12tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX
@@ -9018,9 +6686,6 @@ cols12tiles1end:
 TEXT ·gemmBF16AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), DI
 	MOVQ Gemm_W(DI), R8
-	MOVQ Gemm_Tile(DI), AX
-	TESTQ AX, AX
-	CMOVQNE AX, R8
 	MOVQ Gemm_Out(DI), R10
 	MOVQ Gemm_Tiles(DI), R11
 	VPTERNLOGD $255, Z31, Z31, Z31
@@ -9052,33 +6717,10 @@ cols1:
 cols1tiles4:
 	CMPQ R11, $4
 	JLT cols1tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols1tiles4go
-cols1tiles4load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-	VMOVUPS 128(DX), Z2
-	VMOVUPS 192(DX), Z3
-cols1tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols1tiles4addressed
-cols1tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -9087,20 +6729,12 @@ cols1tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles4first
-	MOVQ (CX)(R12*8), CX
-cols1tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles4odd
+	TESTQ R13, R13
+	JZ cols1tiles4odd
 	PCALIGN $32
 cols1tiles4pair:
 	VBROADCASTSS (DX), Z30
@@ -9137,11 +6771,7 @@ cols1tiles4odd:
 	VFMADD231PS Z30, Z6, Z2
 	VPSLLD $16, (R9)(CX*1), Z7
 	VFMADD231PS Z30, Z7, Z3
-	ADDQ $4, DX
 cols1tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles4set
 	MOVQ R10, DX
@@ -9162,43 +6792,18 @@ cols1tiles4end:
 cols1tiles2:
 	CMPQ R11, $2
 	JLT cols1tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols1tiles2go
-cols1tiles2load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z1
-cols1tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols1tiles2addressed
-cols1tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles2first
-	MOVQ (CX)(R12*8), CX
-cols1tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles2odd
+	TESTQ R13, R13
+	JZ cols1tiles2odd
 	PCALIGN $32
 cols1tiles2pair:
 	VBROADCASTSS (DX), Z30
@@ -9223,11 +6828,7 @@ cols1tiles2odd:
 	VFMADD231PS Z30, Z2, Z0
 	VPSLLD $16, (BX)(CX*1), Z3
 	VFMADD231PS Z30, Z3, Z1
-	ADDQ $4, DX
 cols1tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles2set
 	MOVQ R10, DX
@@ -9244,37 +6845,15 @@ cols1tiles2end:
 cols1tiles1:
 	CMPQ R11, $1
 	JLT cols1tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols1tiles1load
 	VPXORD Z0, Z0, Z0
-	JMP cols1tiles1go
-cols1tiles1load:
-	MOVQ R10, DX
-	VMOVUPS (DX), Z0
-cols1tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols1tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols1tiles1addressed
-cols1tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols1tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols1tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols1tiles1first
-	MOVQ (CX)(R12*8), CX
-cols1tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols1tiles1odd
+	TESTQ R13, R13
+	JZ cols1tiles1odd
 	PCALIGN $32
 cols1tiles1pair:
 	VBROADCASTSS (DX), Z30
@@ -9293,11 +6872,7 @@ cols1tiles1odd:
 	VBROADCASTSS (DX), Z30
 	VPSLLD $16, (AX)(CX*1), Z1
 	VFMADD231PS Z30, Z1, Z0
-	ADDQ $4, DX
 cols1tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols1tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols1tiles1set
 	MOVQ R10, DX
@@ -9315,8 +6890,6 @@ cols2:
 cols2tiles4:
 	CMPQ R11, $4
 	JLT cols2tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z4, Z4, Z4
@@ -9325,34 +6898,6 @@ cols2tiles4:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z5, Z5, Z5
 	VPXORD Z7, Z7, Z7
-	JMP cols2tiles4go
-cols2tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	VMOVUPS 128(DX), Z4
-	VMOVUPS 192(DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z5
-	VMOVUPS 192(DX), Z7
-cols2tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols2tiles4addressed
-cols2tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -9361,20 +6906,12 @@ cols2tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles4first
-	MOVQ (CX)(R12*8), CX
-cols2tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles4odd
+	TESTQ R13, R13
+	JZ cols2tiles4odd
 	PCALIGN $32
 cols2tiles4pair:
 	VPSLLD $16, (AX)(CX*1), Z8
@@ -9426,11 +6963,7 @@ cols2tiles4odd:
 	VFMADD231PS Z30, Z9, Z3
 	VFMADD231PS Z30, Z10, Z5
 	VFMADD231PS Z30, Z11, Z7
-	ADDQ $8, DX
 cols2tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles4set
 	MOVQ R10, DX
@@ -9465,50 +6998,20 @@ cols2tiles4end:
 cols2tiles2:
 	CMPQ R11, $2
 	JLT cols2tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z2, Z2, Z2
 	VPXORD Z1, Z1, Z1
 	VPXORD Z3, Z3, Z3
-	JMP cols2tiles2go
-cols2tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z3
-cols2tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols2tiles2addressed
-cols2tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles2first
-	MOVQ (CX)(R12*8), CX
-cols2tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles2odd
+	TESTQ R13, R13
+	JZ cols2tiles2odd
 	PCALIGN $32
 cols2tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z4
@@ -9542,11 +7045,7 @@ cols2tiles2odd:
 	VBROADCASTSS 4(DX), Z30
 	VFMADD231PS Z30, Z4, Z1
 	VFMADD231PS Z30, Z5, Z3
-	ADDQ $8, DX
 cols2tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles2set
 	MOVQ R10, DX
@@ -9573,42 +7072,16 @@ cols2tiles2end:
 cols2tiles1:
 	CMPQ R11, $1
 	JLT cols2tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols2tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	JMP cols2tiles1go
-cols2tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-cols2tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols2tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols2tiles1addressed
-cols2tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols2tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols2tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols2tiles1first
-	MOVQ (CX)(R12*8), CX
-cols2tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols2tiles1odd
+	TESTQ R13, R13
+	JZ cols2tiles1odd
 	PCALIGN $32
 cols2tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z2
@@ -9627,11 +7100,7 @@ cols2tiles1odd:
 	VPSLLD $16, (AX)(CX*1), Z2
 	VFMADD231PS.BCST (DX), Z2, Z0
 	VFMADD231PS.BCST 4(DX), Z2, Z1
-	ADDQ $8, DX
 cols2tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols2tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols2tiles1set
 	MOVQ R10, DX
@@ -9657,8 +7126,6 @@ cols3:
 cols3tiles4:
 	CMPQ R11, $4
 	JLT cols3tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z3, Z3, Z3
 	VPXORD Z6, Z6, Z6
@@ -9671,39 +7138,6 @@ cols3tiles4:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z8, Z8, Z8
 	VPXORD Z11, Z11, Z11
-	JMP cols3tiles4go
-cols3tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z3
-	VMOVUPS 128(DX), Z6
-	VMOVUPS 192(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z7
-	VMOVUPS 192(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z11
-cols3tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols3tiles4addressed
-cols3tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -9712,20 +7146,12 @@ cols3tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles4first
-	MOVQ (CX)(R12*8), CX
-cols3tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles4odd
+	TESTQ R13, R13
+	JZ cols3tiles4odd
 	PCALIGN $32
 cols3tiles4pair:
 	VPSLLD $16, (AX)(CX*1), Z12
@@ -9792,11 +7218,7 @@ cols3tiles4odd:
 	VFMADD231PS Z30, Z13, Z5
 	VFMADD231PS Z30, Z14, Z8
 	VFMADD231PS Z30, Z15, Z11
-	ADDQ $12, DX
 cols3tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles4set
 	MOVQ R10, DX
@@ -9841,45 +7263,17 @@ cols3tiles4end:
 cols3tiles1:
 	CMPQ R11, $1
 	JLT cols3tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols3tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
-	JMP cols3tiles1go
-cols3tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-cols3tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols3tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols3tiles1addressed
-cols3tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols3tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols3tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols3tiles1first
-	MOVQ (CX)(R12*8), CX
-cols3tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols3tiles1odd
+	TESTQ R13, R13
+	JZ cols3tiles1odd
 	PCALIGN $32
 cols3tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z3
@@ -9901,11 +7295,7 @@ cols3tiles1odd:
 	VFMADD231PS.BCST (DX), Z3, Z0
 	VFMADD231PS.BCST 4(DX), Z3, Z1
 	VFMADD231PS.BCST 8(DX), Z3, Z2
-	ADDQ $12, DX
 cols3tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols3tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols3tiles1set
 	MOVQ R10, DX
@@ -9935,8 +7325,6 @@ cols4:
 cols4tiles4:
 	CMPQ R11, $4
 	JLT cols4tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z8, Z8, Z8
@@ -9953,44 +7341,6 @@ cols4tiles4:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z11, Z11, Z11
 	VPXORD Z15, Z15, Z15
-	JMP cols4tiles4go
-cols4tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z4
-	VMOVUPS 128(DX), Z8
-	VMOVUPS 192(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z9
-	VMOVUPS 192(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z15
-cols4tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols4tiles4addressed
-cols4tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -9999,20 +7349,12 @@ cols4tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles4first
-	MOVQ (CX)(R12*8), CX
-cols4tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles4odd
+	TESTQ R13, R13
+	JZ cols4tiles4odd
 	PCALIGN $32
 cols4tiles4pair:
 	VPSLLD $16, (AX)(CX*1), Z16
@@ -10094,11 +7436,7 @@ cols4tiles4odd:
 	VFMADD231PS Z30, Z17, Z7
 	VFMADD231PS Z30, Z18, Z11
 	VFMADD231PS Z30, Z19, Z15
-	ADDQ $16, DX
 cols4tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles4set
 	MOVQ R10, DX
@@ -10153,48 +7491,18 @@ cols4tiles4end:
 cols4tiles1:
 	CMPQ R11, $1
 	JLT cols4tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols4tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	JMP cols4tiles1go
-cols4tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-cols4tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols4tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols4tiles1addressed
-cols4tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols4tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols4tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols4tiles1first
-	MOVQ (CX)(R12*8), CX
-cols4tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols4tiles1odd
+	TESTQ R13, R13
+	JZ cols4tiles1odd
 	PCALIGN $32
 cols4tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z4
@@ -10219,11 +7527,7 @@ cols4tiles1odd:
 	VFMADD231PS.BCST 4(DX), Z4, Z1
 	VFMADD231PS.BCST 8(DX), Z4, Z2
 	VFMADD231PS.BCST 12(DX), Z4, Z3
-	ADDQ $16, DX
 cols4tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols4tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols4tiles1set
 	MOVQ R10, DX
@@ -10257,8 +7561,6 @@ cols5:
 cols5tiles4:
 	CMPQ R11, $4
 	JLT cols5tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z5, Z5, Z5
 	VPXORD Z10, Z10, Z10
@@ -10279,49 +7581,6 @@ cols5tiles4:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z14, Z14, Z14
 	VPXORD Z19, Z19, Z19
-	JMP cols5tiles4go
-cols5tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z5
-	VMOVUPS 128(DX), Z10
-	VMOVUPS 192(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z11
-	VMOVUPS 192(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z19
-cols5tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols5tiles4addressed
-cols5tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -10330,20 +7589,12 @@ cols5tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles4first
-	MOVQ (CX)(R12*8), CX
-cols5tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles4odd
+	TESTQ R13, R13
+	JZ cols5tiles4odd
 	PCALIGN $32
 cols5tiles4pair:
 	VPSLLD $16, (AX)(CX*1), Z20
@@ -10440,11 +7691,7 @@ cols5tiles4odd:
 	VFMADD231PS Z30, Z21, Z9
 	VFMADD231PS Z30, Z22, Z14
 	VFMADD231PS Z30, Z23, Z19
-	ADDQ $20, DX
 cols5tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles4set
 	MOVQ R10, DX
@@ -10509,51 +7756,19 @@ cols5tiles4end:
 cols5tiles1:
 	CMPQ R11, $1
 	JLT cols5tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols5tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
-	JMP cols5tiles1go
-cols5tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-cols5tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols5tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols5tiles1addressed
-cols5tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols5tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols5tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols5tiles1first
-	MOVQ (CX)(R12*8), CX
-cols5tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols5tiles1odd
+	TESTQ R13, R13
+	JZ cols5tiles1odd
 	PCALIGN $32
 cols5tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z5
@@ -10581,11 +7796,7 @@ cols5tiles1odd:
 	VFMADD231PS.BCST 8(DX), Z5, Z2
 	VFMADD231PS.BCST 12(DX), Z5, Z3
 	VFMADD231PS.BCST 16(DX), Z5, Z4
-	ADDQ $20, DX
 cols5tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols5tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols5tiles1set
 	MOVQ R10, DX
@@ -10623,8 +7834,6 @@ cols6:
 cols6tiles4:
 	CMPQ R11, $4
 	JLT cols6tiles4end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles4load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z6, Z6, Z6
 	VPXORD Z12, Z12, Z12
@@ -10649,54 +7858,6 @@ cols6tiles4:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z17, Z17, Z17
 	VPXORD Z23, Z23, Z23
-	JMP cols6tiles4go
-cols6tiles4load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z6
-	VMOVUPS 128(DX), Z12
-	VMOVUPS 192(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z7
-	VMOVUPS 128(DX), Z13
-	VMOVUPS 192(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z8
-	VMOVUPS 128(DX), Z14
-	VMOVUPS 192(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z9
-	VMOVUPS 128(DX), Z15
-	VMOVUPS 192(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z10
-	VMOVUPS 128(DX), Z16
-	VMOVUPS 192(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z11
-	VMOVUPS 128(DX), Z17
-	VMOVUPS 192(DX), Z23
-cols6tiles4go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles4strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	MOVQ 16(R8), SI
-	ADDQ Gemm_W(DI), SI
-	MOVQ 24(R8), R9
-	ADDQ Gemm_W(DI), R9
-	ADDQ $32, R8
-	JMP cols6tiles4addressed
-cols6tiles4strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
@@ -10705,20 +7866,12 @@ cols6tiles4strided:
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, R9
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles4addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles4segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles4first
-	MOVQ (CX)(R12*8), CX
-cols6tiles4first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles4odd
+	TESTQ R13, R13
+	JZ cols6tiles4odd
 	PCALIGN $32
 cols6tiles4pair:
 	VPSLLD $16, (AX)(CX*1), Z24
@@ -10830,11 +7983,7 @@ cols6tiles4odd:
 	VFMADD231PS Z30, Z25, Z11
 	VFMADD231PS Z30, Z26, Z17
 	VFMADD231PS Z30, Z27, Z23
-	ADDQ $24, DX
 cols6tiles4next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles4segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles4set
 	MOVQ R10, DX
@@ -10909,54 +8058,20 @@ cols6tiles4end:
 cols6tiles1:
 	CMPQ R11, $1
 	JLT cols6tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols6tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	JMP cols6tiles1go
-cols6tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-cols6tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols6tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols6tiles1addressed
-cols6tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols6tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols6tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols6tiles1first
-	MOVQ (CX)(R12*8), CX
-cols6tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols6tiles1odd
+	TESTQ R13, R13
+	JZ cols6tiles1odd
 	PCALIGN $32
 cols6tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z6
@@ -10987,11 +8102,7 @@ cols6tiles1odd:
 	VFMADD231PS.BCST 12(DX), Z6, Z3
 	VFMADD231PS.BCST 16(DX), Z6, Z4
 	VFMADD231PS.BCST 20(DX), Z6, Z5
-	ADDQ $24, DX
 cols6tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols6tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols6tiles1set
 	MOVQ R10, DX
@@ -11033,8 +8144,6 @@ cols7:
 cols7tiles2:
 	CMPQ R11, $2
 	JLT cols7tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z7, Z7, Z7
 	VPXORD Z1, Z1, Z1
@@ -11049,59 +8158,16 @@ cols7tiles2:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z6, Z6, Z6
 	VPXORD Z13, Z13, Z13
-	JMP cols7tiles2go
-cols7tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z13
-cols7tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols7tiles2addressed
-cols7tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles2first
-	MOVQ (CX)(R12*8), CX
-cols7tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles2odd
+	TESTQ R13, R13
+	JZ cols7tiles2odd
 	PCALIGN $32
 cols7tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z14
@@ -11180,11 +8246,7 @@ cols7tiles2odd:
 	VBROADCASTSS 24(DX), Z30
 	VFMADD231PS Z30, Z14, Z6
 	VFMADD231PS Z30, Z15, Z13
-	ADDQ $28, DX
 cols7tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles2set
 	MOVQ R10, DX
@@ -11241,8 +8303,6 @@ cols7tiles2end:
 cols7tiles1:
 	CMPQ R11, $1
 	JLT cols7tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols7tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -11250,48 +8310,14 @@ cols7tiles1:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
-	JMP cols7tiles1go
-cols7tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-cols7tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols7tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols7tiles1addressed
-cols7tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols7tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols7tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols7tiles1first
-	MOVQ (CX)(R12*8), CX
-cols7tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols7tiles1odd
+	TESTQ R13, R13
+	JZ cols7tiles1odd
 	PCALIGN $32
 cols7tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z7
@@ -11325,11 +8351,7 @@ cols7tiles1odd:
 	VFMADD231PS.BCST 16(DX), Z7, Z4
 	VFMADD231PS.BCST 20(DX), Z7, Z5
 	VFMADD231PS.BCST 24(DX), Z7, Z6
-	ADDQ $28, DX
 cols7tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols7tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols7tiles1set
 	MOVQ R10, DX
@@ -11375,8 +8397,6 @@ cols8:
 cols8tiles2:
 	CMPQ R11, $2
 	JLT cols8tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z8, Z8, Z8
 	VPXORD Z1, Z1, Z1
@@ -11393,62 +8413,16 @@ cols8tiles2:
 	VPXORD Z14, Z14, Z14
 	VPXORD Z7, Z7, Z7
 	VPXORD Z15, Z15, Z15
-	JMP cols8tiles2go
-cols8tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z15
-cols8tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols8tiles2addressed
-cols8tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles2first
-	MOVQ (CX)(R12*8), CX
-cols8tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles2odd
+	TESTQ R13, R13
+	JZ cols8tiles2odd
 	PCALIGN $32
 cols8tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z16
@@ -11536,11 +8510,7 @@ cols8tiles2odd:
 	VBROADCASTSS 28(DX), Z30
 	VFMADD231PS Z30, Z16, Z7
 	VFMADD231PS Z30, Z17, Z15
-	ADDQ $32, DX
 cols8tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles2set
 	MOVQ R10, DX
@@ -11603,8 +8573,6 @@ cols8tiles2end:
 cols8tiles1:
 	CMPQ R11, $1
 	JLT cols8tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols8tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -11613,50 +8581,14 @@ cols8tiles1:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	JMP cols8tiles1go
-cols8tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-cols8tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols8tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols8tiles1addressed
-cols8tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols8tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols8tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols8tiles1first
-	MOVQ (CX)(R12*8), CX
-cols8tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols8tiles1odd
+	TESTQ R13, R13
+	JZ cols8tiles1odd
 	PCALIGN $32
 cols8tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z8
@@ -11693,11 +8625,7 @@ cols8tiles1odd:
 	VFMADD231PS.BCST 20(DX), Z8, Z5
 	VFMADD231PS.BCST 24(DX), Z8, Z6
 	VFMADD231PS.BCST 28(DX), Z8, Z7
-	ADDQ $32, DX
 cols8tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols8tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols8tiles1set
 	MOVQ R10, DX
@@ -11747,8 +8675,6 @@ cols9:
 cols9tiles2:
 	CMPQ R11, $2
 	JLT cols9tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z9, Z9, Z9
 	VPXORD Z1, Z1, Z1
@@ -11767,65 +8693,16 @@ cols9tiles2:
 	VPXORD Z16, Z16, Z16
 	VPXORD Z8, Z8, Z8
 	VPXORD Z17, Z17, Z17
-	JMP cols9tiles2go
-cols9tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z17
-cols9tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols9tiles2addressed
-cols9tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles2first
-	MOVQ (CX)(R12*8), CX
-cols9tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles2odd
+	TESTQ R13, R13
+	JZ cols9tiles2odd
 	PCALIGN $32
 cols9tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z18
@@ -11922,11 +8799,7 @@ cols9tiles2odd:
 	VBROADCASTSS 32(DX), Z30
 	VFMADD231PS Z30, Z18, Z8
 	VFMADD231PS Z30, Z19, Z17
-	ADDQ $36, DX
 cols9tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles2set
 	MOVQ R10, DX
@@ -11995,8 +8868,6 @@ cols9tiles2end:
 cols9tiles1:
 	CMPQ R11, $1
 	JLT cols9tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols9tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12006,52 +8877,14 @@ cols9tiles1:
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	JMP cols9tiles1go
-cols9tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-cols9tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols9tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols9tiles1addressed
-cols9tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols9tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols9tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols9tiles1first
-	MOVQ (CX)(R12*8), CX
-cols9tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols9tiles1odd
+	TESTQ R13, R13
+	JZ cols9tiles1odd
 	PCALIGN $32
 cols9tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z9
@@ -12091,11 +8924,7 @@ cols9tiles1odd:
 	VFMADD231PS.BCST 24(DX), Z9, Z6
 	VFMADD231PS.BCST 28(DX), Z9, Z7
 	VFMADD231PS.BCST 32(DX), Z9, Z8
-	ADDQ $36, DX
 cols9tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols9tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols9tiles1set
 	MOVQ R10, DX
@@ -12149,8 +8978,6 @@ cols10:
 cols10tiles2:
 	CMPQ R11, $2
 	JLT cols10tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z10, Z10, Z10
 	VPXORD Z1, Z1, Z1
@@ -12171,68 +8998,16 @@ cols10tiles2:
 	VPXORD Z18, Z18, Z18
 	VPXORD Z9, Z9, Z9
 	VPXORD Z19, Z19, Z19
-	JMP cols10tiles2go
-cols10tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z19
-cols10tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols10tiles2addressed
-cols10tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles2first
-	MOVQ (CX)(R12*8), CX
-cols10tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles2odd
+	TESTQ R13, R13
+	JZ cols10tiles2odd
 	PCALIGN $32
 cols10tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z20
@@ -12338,11 +9113,7 @@ cols10tiles2odd:
 	VBROADCASTSS 36(DX), Z30
 	VFMADD231PS Z30, Z20, Z9
 	VFMADD231PS Z30, Z21, Z19
-	ADDQ $40, DX
 cols10tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles2set
 	MOVQ R10, DX
@@ -12417,8 +9188,6 @@ cols10tiles2end:
 cols10tiles1:
 	CMPQ R11, $1
 	JLT cols10tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols10tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12429,54 +9198,14 @@ cols10tiles1:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	JMP cols10tiles1go
-cols10tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-cols10tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols10tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols10tiles1addressed
-cols10tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols10tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols10tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols10tiles1first
-	MOVQ (CX)(R12*8), CX
-cols10tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols10tiles1odd
+	TESTQ R13, R13
+	JZ cols10tiles1odd
 	PCALIGN $32
 cols10tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z10
@@ -12519,11 +9248,7 @@ cols10tiles1odd:
 	VFMADD231PS.BCST 28(DX), Z10, Z7
 	VFMADD231PS.BCST 32(DX), Z10, Z8
 	VFMADD231PS.BCST 36(DX), Z10, Z9
-	ADDQ $40, DX
 cols10tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols10tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols10tiles1set
 	MOVQ R10, DX
@@ -12581,8 +9306,6 @@ cols11:
 cols11tiles2:
 	CMPQ R11, $2
 	JLT cols11tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z11, Z11, Z11
 	VPXORD Z1, Z1, Z1
@@ -12605,71 +9328,16 @@ cols11tiles2:
 	VPXORD Z20, Z20, Z20
 	VPXORD Z10, Z10, Z10
 	VPXORD Z21, Z21, Z21
-	JMP cols11tiles2go
-cols11tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z11
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z21
-cols11tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols11tiles2addressed
-cols11tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles2first
-	MOVQ (CX)(R12*8), CX
-cols11tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles2odd
+	TESTQ R13, R13
+	JZ cols11tiles2odd
 	PCALIGN $32
 cols11tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z22
@@ -12784,11 +9452,7 @@ cols11tiles2odd:
 	VBROADCASTSS 40(DX), Z30
 	VFMADD231PS Z30, Z22, Z10
 	VFMADD231PS Z30, Z23, Z21
-	ADDQ $44, DX
 cols11tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles2set
 	MOVQ R10, DX
@@ -12869,8 +9533,6 @@ cols11tiles2end:
 cols11tiles1:
 	CMPQ R11, $1
 	JLT cols11tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols11tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -12882,56 +9544,14 @@ cols11tiles1:
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
-	JMP cols11tiles1go
-cols11tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-cols11tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols11tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols11tiles1addressed
-cols11tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols11tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols11tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols11tiles1first
-	MOVQ (CX)(R12*8), CX
-cols11tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols11tiles1odd
+	TESTQ R13, R13
+	JZ cols11tiles1odd
 	PCALIGN $32
 cols11tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z11
@@ -12977,11 +9597,7 @@ cols11tiles1odd:
 	VFMADD231PS.BCST 32(DX), Z11, Z8
 	VFMADD231PS.BCST 36(DX), Z11, Z9
 	VFMADD231PS.BCST 40(DX), Z11, Z10
-	ADDQ $44, DX
 cols11tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols11tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols11tiles1set
 	MOVQ R10, DX
@@ -13043,8 +9659,6 @@ cols12:
 cols12tiles2:
 	CMPQ R11, $2
 	JLT cols12tiles2end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles2load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z12, Z12, Z12
 	VPXORD Z1, Z1, Z1
@@ -13069,74 +9683,16 @@ cols12tiles2:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z11, Z11, Z11
 	VPXORD Z23, Z23, Z23
-	JMP cols12tiles2go
-cols12tiles2load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	VMOVUPS 64(DX), Z12
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	VMOVUPS 64(DX), Z13
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	VMOVUPS 64(DX), Z14
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	VMOVUPS 64(DX), Z15
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	VMOVUPS 64(DX), Z16
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	VMOVUPS 64(DX), Z17
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	VMOVUPS 64(DX), Z18
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	VMOVUPS 64(DX), Z19
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	VMOVUPS 64(DX), Z20
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	VMOVUPS 64(DX), Z21
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	VMOVUPS 64(DX), Z22
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-	VMOVUPS 64(DX), Z23
-cols12tiles2go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles2strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	MOVQ 8(R8), BX
-	ADDQ Gemm_W(DI), BX
-	ADDQ $16, R8
-	JMP cols12tiles2addressed
-cols12tiles2strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
 	MOVQ R8, BX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles2addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles2segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles2first
-	MOVQ (CX)(R12*8), CX
-cols12tiles2first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles2odd
+	TESTQ R13, R13
+	JZ cols12tiles2odd
 	PCALIGN $32
 cols12tiles2pair:
 	VPSLLD $16, (AX)(CX*1), Z24
@@ -13260,11 +9816,7 @@ cols12tiles2odd:
 	VBROADCASTSS 44(DX), Z30
 	VFMADD231PS Z30, Z24, Z11
 	VFMADD231PS Z30, Z25, Z23
-	ADDQ $48, DX
 cols12tiles2next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles2segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles2set
 	MOVQ R10, DX
@@ -13351,8 +9903,6 @@ cols12tiles2end:
 cols12tiles1:
 	CMPQ R11, $1
 	JLT cols12tiles1end
-	CMPQ Gemm_Finish(DI), $const_Continue
-	JEQ cols12tiles1load
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -13365,58 +9915,14 @@ cols12tiles1:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	JMP cols12tiles1go
-cols12tiles1load:
-	MOVQ R10, DX
-	MOVQ Gemm_LDO(DI), R12
-	SHLQ $2, R12
-	VMOVUPS (DX), Z0
-	ADDQ R12, DX
-	VMOVUPS (DX), Z1
-	ADDQ R12, DX
-	VMOVUPS (DX), Z2
-	ADDQ R12, DX
-	VMOVUPS (DX), Z3
-	ADDQ R12, DX
-	VMOVUPS (DX), Z4
-	ADDQ R12, DX
-	VMOVUPS (DX), Z5
-	ADDQ R12, DX
-	VMOVUPS (DX), Z6
-	ADDQ R12, DX
-	VMOVUPS (DX), Z7
-	ADDQ R12, DX
-	VMOVUPS (DX), Z8
-	ADDQ R12, DX
-	VMOVUPS (DX), Z9
-	ADDQ R12, DX
-	VMOVUPS (DX), Z10
-	ADDQ R12, DX
-	VMOVUPS (DX), Z11
-cols12tiles1go:
-	CMPQ Gemm_Tile(DI), $0
-	JEQ cols12tiles1strided
-	MOVQ (R8), AX
-	ADDQ Gemm_W(DI), AX
-	ADDQ $8, R8
-	JMP cols12tiles1addressed
-cols12tiles1strided:
 	MOVQ R8, AX
 	ADDQ Gemm_TileBytes(DI), R8
-cols12tiles1addressed:
 	MOVQ Gemm_X(DI), DX
-	XORQ R12, R12
-cols12tiles1segment:
-	MOVQ Gemm_Segment(DI), CX
-	TESTQ CX, CX
-	JZ cols12tiles1first
-	MOVQ (CX)(R12*8), CX
-cols12tiles1first:
+	XORQ CX, CX
 	MOVQ Gemm_pairs(DI), R13
 	IMUL3Q $64, R13, R13
-	ADDQ CX, R13
-	CMPQ CX, R13
-	JEQ cols12tiles1odd
+	TESTQ R13, R13
+	JZ cols12tiles1odd
 	PCALIGN $32
 cols12tiles1pair:
 	VPSLLD $16, (AX)(CX*1), Z12
@@ -13465,11 +9971,7 @@ cols12tiles1odd:
 	VFMADD231PS.BCST 36(DX), Z12, Z9
 	VFMADD231PS.BCST 40(DX), Z12, Z10
 	VFMADD231PS.BCST 44(DX), Z12, Z11
-	ADDQ $48, DX
 cols12tiles1next:
-	INCQ R12
-	CMPQ R12, Gemm_segments(DI)
-	JLT cols12tiles1segment
 	CMPQ Gemm_Finish(DI), $const_Add
 	JNE cols12tiles1set
 	MOVQ R10, DX

@@ -5,10 +5,10 @@ import "fmt"
 // Registers of a product:
 //
 //	DI              the Gemm
-//	R8              the group's first tile, or where its offset is in Gemm.Tile
+//	R8              the group's first tile
 //	R10             output of the group
 //	R11             tiles left
-//	R12             segment
+//	R12             distance of output rows
 //	AX, BX, SI, R9  the group's tiles
 //	CX, R13         offset in every tile of the column at hand, and where to stop
 //	DX              panel, then output rows
@@ -30,9 +30,6 @@ func gemms(f *file, s *isa) {
 		f.function("gemm"+w.name+s.name, "(args *Gemm)", 8)
 		f.op("MOVQ", "args+0(FP)", "DI")
 		f.op("MOVQ", "Gemm_W(DI)", "R8")
-		f.op("MOVQ", "Gemm_Tile(DI)", "AX")
-		f.op("TESTQ", "AX", "AX")
-		f.op("CMOVQNE", "AX", "R8")
 		f.op("MOVQ", "Gemm_Out(DI)", "R10")
 		f.op("MOVQ", "Gemm_Tiles(DI)", "R11")
 		if w.name == "BF16" {
@@ -96,27 +93,23 @@ func (k *kernel) makeMask() {
 }
 
 // group loops over groups of k.tiles tiles while as many are left, and in each
-// over segments and pairs of columns.
+// over pairs of columns.
 func (k *kernel) group() {
 	name := fmt.Sprintf("cols%dtiles%d", k.nr, k.tiles)
 	k.label(name)
 	k.op("CMPQ", "R11", imm(k.tiles))
 	k.op("JLT", name+"end")
-	k.start(name)
-	k.address(name)
+	k.each(func(tile, col, part int) { k.zero(k.file, k.acc(tile, col, part)) }, nil)
+	for _, r := range tileRegs[:k.tiles] {
+		k.op("MOVQ", "R8", r)
+		k.op("ADDQ", "Gemm_TileBytes(DI)", "R8")
+	}
 	k.op("MOVQ", "Gemm_X(DI)", "DX")
-	k.op("XORQ", "R12", "R12")
-	k.label(name + "segment")
-	k.op("MOVQ", "Gemm_Segment(DI)", "CX")
-	k.op("TESTQ", "CX", "CX")
-	k.op("JZ", name+"first")
-	k.op("MOVQ", "(CX)(R12*8)", "CX")
-	k.label(name + "first")
+	k.op("XORQ", "CX", "CX")
 	k.op("MOVQ", "Gemm_pairs(DI)", "R13")
 	k.op("IMUL3Q", imm(k.pair), "R13", "R13")
-	k.op("ADDQ", "CX", "R13")
-	k.op("CMPQ", "CX", "R13")
-	k.op("JEQ", name+"odd")
+	k.op("TESTQ", "R13", "R13")
+	k.op("JZ", name+"odd")
 	k.op("PCALIGN", imm(32))
 	k.label(name + "pair")
 	k.column(0)
@@ -129,49 +122,12 @@ func (k *kernel) group() {
 	k.op("TESTQ", imm(1), "Gemm_K(DI)")
 	k.op("JZ", name+"next")
 	k.column(0)
-	k.op("ADDQ", imm(4*k.nr), "DX")
 	k.label(name + "next")
-	k.op("INCQ", "R12")
-	k.op("CMPQ", "R12", "Gemm_segments(DI)")
-	k.op("JLT", name+"segment")
 	k.finish(name)
 	k.op("ADDQ", imm(64*k.tiles), "R10")
 	k.op("SUBQ", imm(k.tiles), "R11")
 	k.op("JMP", name)
 	k.label(name + "end")
-}
-
-// address loads the tiles' addresses and moves on to the next group's.
-func (k *kernel) address(name string) {
-	tiles := tileRegs[:k.tiles]
-	k.op("CMPQ", "Gemm_Tile(DI)", imm(0))
-	k.op("JEQ", name+"strided")
-	for i, r := range tiles {
-		k.op("MOVQ", mem(8*i, "R8"), r)
-		k.op("ADDQ", "Gemm_W(DI)", r)
-	}
-	k.op("ADDQ", imm(8*k.tiles), "R8")
-	k.op("JMP", name+"addressed")
-	k.label(name + "strided")
-	for _, r := range tiles {
-		k.op("MOVQ", "R8", r)
-		k.op("ADDQ", "Gemm_TileBytes(DI)", "R8")
-	}
-	k.label(name + "addressed")
-}
-
-// start clears the accumulators, or with Continue loads them.
-func (k *kernel) start(name string) {
-	k.op("CMPQ", "Gemm_Finish(DI)", "$const_Continue")
-	k.op("JEQ", name+"load")
-	k.each(func(tile, col, part int) { k.zero(k.file, k.acc(tile, col, part)) }, nil)
-	k.op("JMP", name+"go")
-	k.label(name + "load")
-	k.firstRow()
-	k.each(func(tile, col, part int) {
-		k.op("VMOVUPS", k.output(tile, part), k.acc(tile, col, part))
-	}, k.nextRow)
-	k.label(name + "go")
 }
 
 // finish stores the accumulators, with Add after adding what is there.
