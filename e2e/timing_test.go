@@ -67,7 +67,7 @@ func TestO12PromptTimeIsNotDecodeTime(t *testing.T) {
 	// Three tokens to a word: with the template and the answer this is all but four
 	// positions of the context. Pairs of neighbours in time share the machine's moods.
 	long, short := req(strings.Repeat("alpha ", 325)+"Say hello."), req("Say hello.")
-	onceIn(t, 10, func() bool {
+	onceIn(t, 20, func() bool {
 		var ratios, waits []float64
 		for range 15 {
 			o, _ := s.chat(long)
