@@ -3,6 +3,8 @@ package hf_test
 import (
 	"encoding/json"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,6 +153,11 @@ func FuzzFiles(f *testing.F) {
 	g.Set("tokenizer.ggml.bos_token_id", uint32(3))
 	g.Tensors = g.Tensors[:2]
 	f.Add(g.Bytes(f))
+	phi, experts := modelkit.NewTiny(f, "Phi3ForCausalLM", 1).GGUF(f), modelkit.NewTinyMoE(1).GGUF(f)
+	phi.Tensors = slices.DeleteFunc(phi.Tensors, func(t modelkit.GGUFTensor) bool { return !strings.HasPrefix(t.Name, "rope_factors") })
+	experts.Tensors = []modelkit.GGUFTensor{{Name: "blk.0.ffn_up_exps.weight", Dims: []uint64{1, 2, 3}, Data: make([]byte, 24)}}
+	f.Add(phi.Bytes(f))
+	f.Add(experts.Bytes(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := gguf.Parse("x.gguf", data)
 		if err != nil {
