@@ -217,6 +217,33 @@ func (l *loader) quantizeTo(it item, cols int) compute.DType {
 	return l.quantize
 }
 
+// heldBytes returns the memory that items will take in the backend, to a few
+// percent. Those that check has not found count nothing.
+func (l *loader) heldBytes(items []item) (bytes int64) {
+	for _, it := range items {
+		for _, spec := range it.parts {
+			t, err := l.checkpoint.find(spec)
+			if err != nil {
+				continue
+			}
+			held := t.DType
+			switch to := l.quantizeTo(it, t.Cols); {
+			case it.matrix == nil:
+				held = compute.F32
+			case t.DType == compute.Q5_K || t.DType == compute.Q6_K:
+				held = compute.Q8_0 // a byte per integer
+			case isQuantised(t.DType):
+			case to != compute.F32:
+				held = to
+			case !isQuantised(l.dtype):
+				held = l.dtype
+			}
+			bytes += int64(t.Rows) * int64(held.RowBytes(t.Cols))
+		}
+	}
+	return bytes
+}
+
 // inScratch returns what add appends to the scratch memory: about size bytes.
 func (l *loader) inScratch(size int, add func(dst []byte) []byte) []byte {
 	begin := len(l.scratch)

@@ -132,14 +132,10 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := m.resolve(c, items, o, bytes); err != nil {
+	l := &loader{checkpoint: c, backend: m.backend, progress: o.Progress, total: bytes}
+	if err := m.resolve(l, items, o); err != nil {
 		return err
 	}
-	quantize, err := resolveQuantization(o.Quantization)
-	if err != nil {
-		return err
-	}
-	l := &loader{checkpoint: c, backend: m.backend, dtype: m.dtype, quantize: quantize, progress: o.Progress, total: bytes}
 	if err := l.run(items); err != nil {
 		return err
 	}
@@ -147,26 +143,35 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 		m.weights.lmHead = m.weights.embed
 	}
 	m.numParameters = elements
-	if quantize != compute.F32 && !isQuantised(m.dtype) {
-		m.dtype = quantize
+	if l.quantize != compute.F32 && !isQuantised(m.dtype) {
+		m.dtype = l.quantize
 	}
 	return nil
 }
 
 // resolve settles the element types and sizes that options leave open.
-func (m *Model) resolve(c *checkpoint, items []item, o *Options, weightBytes int64) error {
-	checkpoint, err := checkpointDType(c, items)
+func (m *Model) resolve(l *loader, items []item, o *Options) error {
+	checkpoint, err := checkpointDType(l.checkpoint, items)
 	if err != nil {
 		return err
 	}
 	if m.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
 		return err
 	}
+	if l.quantize, err = resolveQuantization(o.Quantization); err != nil {
+		return err
+	}
+	l.dtype = m.dtype
+	available, weights := availableMemory(), l.heldBytes(items)
+	if weights > available {
+		return infer.Errorf(infer.CodeInvalid, "model",
+			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, available)
+	}
 	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, autoKVDType(m.dtype))
 	if err != nil {
 		return err
 	}
-	m.sizes, err = resolveSizes(&m.config, o, kv, availableMemory()-weightBytes)
+	m.sizes, err = resolveSizes(&m.config, o, kv, available-weights)
 	return err
 }
 

@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -179,4 +180,25 @@ func TestQuantisedVectorIsRefused(t *testing.T) {
 	norm.Type, norm.Data = 8, make([]byte, 256/32*34)
 	require.ErrorContains(t, loadError(t, writeGGUF(t, g), options(t)),
 		`model.gguf: tensor "model.layers.1.post_attention_layernorm.weight" has element type Q8_0; supported: F32, F16, BF16, and of matrices`)
+}
+
+// Weights that the memory cannot hold are refused before any is read.
+func TestWeightsLargerThanTheMemory(t *testing.T) {
+	small := &modelkit.Llama{Hidden: 1 << 16, Intermediate: 1, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 2, Vocab: 2, Context: 16, Tied: true, RMSEps: 1e-5, RopeTheta: 10000}
+	small.Randomize(1)
+	folder, err := model.OpenDir(small.Write(t, "F16", 1))
+	require.NoError(t, err)
+	g := modelkit.ConvertLlama(t, folder, "F16")
+	embed := g.Tensors[0]
+	require.Equal(t, "token_embd.weight", embed.Name)
+	embed.Dims, embed.Data = []uint64{1 << 16, 1 << 22}, nil
+	g.Tensors = append(g.Tensors[1:], embed)
+	path := writeGGUF(t, g)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, info.Size()+1<<39+64)) // a hole
+	require.ErrorContains(t, loadError(t, path, options(t)), "the weights take 549")
+	o := options(t)
+	o.Quantization = "q4_0" // of the embedding table, eight bits
+	require.ErrorContains(t, loadError(t, path, o), "the weights take 292")
 }
