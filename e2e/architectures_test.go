@@ -14,27 +14,31 @@ import (
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
-// byteTokenizer is a tokenizer.json of all bytes and three more tokens, and what it
-// gives.
-func byteTokenizer(t *testing.T) ([]byte, *tokenizer.Tokenizer) {
-	var symbols []string
+// symbols are the tokens of the tiny models: all bytes and three more.
+func symbols() (list []string) {
 	for b := range 256 {
 		if r := rune(b); r >= '!' && r <= '~' || r >= 0xa1 && r != 0xad {
-			symbols = append(symbols, string(r))
+			list = append(list, string(r))
 		}
 	}
-	for r := rune(0x100); len(symbols) < 256; r++ {
-		symbols = append(symbols, string(r)) // those of bytes that cannot be printed
+	for r := rune(0x100); len(list) < 256; r++ {
+		list = append(list, string(r)) // those of bytes that cannot be printed
 	}
-	symbols = append(symbols, "ab", "bc", "cd")
+	return append(list, "ab", "bc", "cd")
+}
+
+var merges = []string{"a b", "b c", "c d"}
+
+// byteTokenizer is a tokenizer.json of the symbols, and what it gives.
+func byteTokenizer(t *testing.T) ([]byte, *tokenizer.Tokenizer) {
 	vocab := obj{}
-	for id, s := range symbols {
+	for id, s := range symbols() {
 		vocab[s] = id
 	}
 	byteLevel := obj{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
 	file, err := json.Marshal(obj{
 		"version": "1.0", "added_tokens": []obj{}, "normalizer": nil, "pre_tokenizer": byteLevel, "post_processor": nil, "decoder": byteLevel,
-		"model": obj{"type": "BPE", "vocab": vocab, "merges": []string{"a b", "b c", "c d"}},
+		"model": obj{"type": "BPE", "vocab": vocab, "merges": merges},
 	})
 	require.NoError(t, err)
 	tok, err := tokenizer.New(file, tokenizer.Config{})
@@ -42,27 +46,57 @@ func byteTokenizer(t *testing.T) ([]byte, *tokenizer.Tokenizer) {
 	return file, tok
 }
 
-// Every architecture is served with the text that another implementation gives.
-func TestEveryArchitectureIsServed(t *testing.T) {
+// architectureGoldens is ../model/testdata/architectures.json.
+type architectureGoldens struct {
+	Prompt        []int
+	Architectures map[string]struct{ Greedy []int32 }
+}
+
+func readGoldens(t *testing.T) (g architectureGoldens) {
 	b, err := os.ReadFile("../model/testdata/architectures.json")
 	require.NoError(t, err)
-	var goldens struct {
-		Prompt        []int
-		Architectures map[string]struct{ Greedy []int32 }
+	require.NoError(t, json.Unmarshal(b, &g))
+	require.NotEmpty(t, g.Architectures)
+	return g
+}
+
+// requireServed asks twice, the second time from the prefix cache, and expects the
+// text that another implementation gives.
+func (g *architectureGoldens) requireServed(t *testing.T, path, name string) {
+	_, tok := byteTokenizer(t)
+	want, s := g.Architectures[name].Greedy, serve(t, path)
+	for range 2 {
+		got, _ := s.complete(obj{"prompt": g.Prompt, "temperature": 0, "max_tokens": len(want), "ignore_eos": true})
+		require.Equal(t, decode(tok, want), choice(got, 0)["text"])
 	}
-	require.NoError(t, json.Unmarshal(b, &goldens))
-	require.NotEmpty(t, goldens.Architectures)
-	file, tok := byteTokenizer(t)
-	for name, golden := range goldens.Architectures {
+}
+
+func TestEveryArchitectureIsServed(t *testing.T) {
+	goldens := readGoldens(t)
+	for name := range goldens.Architectures {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			modelkit.NewTiny(t, name, 5).WriteTo(t, dir, "F32")
+			file, _ := byteTokenizer(t)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), file, 0o600))
-			s := serve(t, dir)
-			for range 2 { // the second time from the prefix cache
-				got, _ := s.complete(obj{"prompt": goldens.Prompt, "temperature": 0, "max_tokens": len(golden.Greedy), "ignore_eos": true})
-				require.Equal(t, decode(tok, golden.Greedy), choice(got, 0)["text"])
-			}
+			goldens.requireServed(t, dir, name)
+		})
+	}
+}
+
+// Those whose tiny models a GGUF file can say whole.
+func TestArchitecturesAreServedFromGGUF(t *testing.T) {
+	goldens := readGoldens(t)
+	for _, name := range []string{"MixtralForCausalLM", "Qwen3ForCausalLM", "Phi3ForCausalLM"} {
+		t.Run(name, func(t *testing.T) {
+			g := modelkit.NewTiny(t, name, 5).GGUF(t)
+			g.Set("tokenizer.ggml.model", "gpt2")
+			g.Set("tokenizer.ggml.pre", "gpt-2")
+			g.Set("tokenizer.ggml.tokens", symbols())
+			g.Set("tokenizer.ggml.merges", merges)
+			path := filepath.Join(t.TempDir(), "tiny.gguf")
+			require.NoError(t, os.WriteFile(path, g.Bytes(t), 0o600))
+			goldens.requireServed(t, path, name)
 		})
 	}
 }
