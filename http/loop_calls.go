@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -30,33 +29,57 @@ func (l *loop) run() {
 	*o = l.follow()
 }
 
-// runCalls runs the calls, some at a time, and hands out each result as it comes.
+// runCalls runs the calls, some at a time, and hands out each result as it comes. The
+// goroutines of the calls do nothing but call: what is the loop's stays with this one,
+// whose panics end the response and nothing else.
 func (l *loop) runCalls() {
+	type result struct {
+		infer.ToolResult
+		ms float64
+	}
 	turn := &l.log.Turns[len(l.log.Turns)-1]
 	start := time.Now()
-	timed := make([]infer.TimedCall, len(l.calls))
-	slots := make(chan struct{}, maxParallelCalls)
-	var mu sync.Mutex // guards what is the loop's
-	var running sync.WaitGroup
-	for i, call := range l.calls {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			begun := time.Now()
-			result := l.runCall(call, i)
-			timed[i] = infer.TimedCall{ServerCall: call, Ms: milliseconds(begun), IsFailed: result.IsFailed}
-			mu.Lock()
-			defer mu.Unlock()
-			l.publish(call, result)
-		})
+	calls, most := l.calls, l.callsLeft
+	results := make([]result, len(calls))
+	next, done := make(chan int, len(calls)), make(chan int, len(calls))
+	for i := range calls {
+		next <- i
 	}
-	running.Wait()
-	l.callsLeft = max(0, l.callsLeft-len(l.calls))
+	close(next)
+	for range min(maxParallelCalls, len(calls)) {
+		go func() {
+			for i := range next {
+				begun := time.Now()
+				r := l.runCall(calls[i], i < most)
+				results[i] = result{r, milliseconds(begun)}
+				done <- i
+			}
+		}()
+	}
+	timed := make([]infer.TimedCall, len(calls))
+	for range calls {
+		i := <-done
+		r := &results[i]
+		timed[i] = infer.TimedCall{ServerCall: calls[i], Ms: r.ms, IsFailed: r.IsFailed}
+		l.publish(calls[i], r.ToolResult)
+	}
+	l.callsLeft = max(0, most-len(calls))
 	turn.Calls, turn.ToolMs = timed, milliseconds(start)
 }
 
-// runCall runs call i of a turn, if the response may have that many.
-func (l *loop) runCall(call infer.ServerCall, i int) (result infer.ToolResult) {
+// runCall runs a call and counts it, if the response may have it made.
+func (l *loop) runCall(call infer.ServerCall, isAllowed bool) infer.ToolResult {
+	if !isAllowed {
+		return infer.ToolResult{Text: "The call was not made: this response may make no more calls (max_tool_calls).", IsFailed: true}
+	}
+	begun := time.Now()
+	result := l.callTool(call)
+	l.server.opts.ToolMetrics.Observe(metrics.ToolCall{Server: call.Server, Duration: time.Since(begun), IsFailed: result.IsFailed})
+	return result
+}
+
+// callTool is the toolbox's, whose panics are failures of the call.
+func (l *loop) callTool(call infer.ServerCall) (result infer.ToolResult) {
 	defer func() {
 		if r := recover(); r != nil {
 			l.server.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "panic in a tool call",
@@ -64,12 +87,6 @@ func (l *loop) runCall(call infer.ServerCall, i int) (result infer.ToolResult) {
 			result = infer.ToolResult{Text: "The call failed.", IsFailed: true}
 		}
 	}()
-	if i >= l.callsLeft {
-		return infer.ToolResult{Text: "The call was not made: this response may make no more calls (max_tool_calls).", IsFailed: true}
-	}
-	defer func(begun time.Time) {
-		l.server.opts.ToolMetrics.Observe(metrics.ToolCall{Server: call.Server, Duration: time.Since(begun), IsFailed: result.IsFailed})
-	}(time.Now())
 	return l.server.opts.Tools.CallTool(l.ctx, call)
 }
 

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/troupe-llm/troupe/http"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/metrics"
 )
 
 // toolbox is an infer.Toolbox of one server. Each call appears on calls, and gives what
@@ -319,9 +321,13 @@ func TestTurnsCountForTheirKey(t *testing.T) {
 func TestAPanicInAToolIsAFailure(t *testing.T) {
 	g := newScript(calling("weather"), answering("Sorry."))
 	b := newToolbox(func(context.Context, infer.ServerCall) infer.ToolResult { panic("tool") })
-	s := startLoop(t, g, b, http.Options{})
+	reg := prometheus.NewRegistry()
+	s := startLoop(t, g, b, http.Options{Gatherer: reg, ToolMetrics: metrics.NewTools(reg, []string{"almanac"})})
 	o := parseObj(t, s.do(t, "POST", "/v1/responses", askTools("")).body)
 	require.Equal(t, "mcp_list_tools, mcp_call failed, message completed", outputTypes(o))
+	exposed := s.do(t, "GET", "/metrics", "").body
+	require.Contains(t, exposed, `troupe:tool_calls_total{outcome="failed",server="almanac"} 1`)
+	require.Contains(t, exposed, `troupe:tool_calls_total{outcome="done",server="almanac"} 0`)
 }
 
 func TestResultsCountAgainstTheAnswer(t *testing.T) {
