@@ -181,7 +181,7 @@ func (r *RequestActor) final() *infer.Final {
 		final.NumRecoveries = max(final.NumRecoveries, r.choices[i].NumRecoveries)
 	}
 	if final.Err == nil {
-		final.Err = cancelError(r.cancelled)
+		final.Err = infer.CancelError(r.cancelled)
 	}
 	switch {
 	case final.Err != nil:
@@ -272,26 +272,6 @@ func (r *RequestActor) reason() infer.FinishReason {
 		}
 	}
 	return infer.FinishStop
-}
-
-// cancelError is what a client that is still there is told; nil for one that left.
-func cancelError(reason infer.CancelReason) *infer.Error {
-	switch reason {
-	case "", infer.CancelClientGone:
-		return nil
-	case infer.CancelShutdown:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because the server is shutting down.")
-	case infer.CancelDeadline:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its deadline has passed.")
-	case infer.CancelSlowClient:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because its response was not read fast enough.")
-	case infer.CancelTooLarge:
-		return infer.Errorf(infer.CodeInvalid, "", "The request was cancelled because its response grew larger than the server keeps.")
-	case infer.CancelInternal:
-		return infer.Internal(errors.New("the reader of the response failed"))
-	default:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled by the server's operator.")
-	}
 }
 
 // release gives back the places of all sequences.

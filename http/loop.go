@@ -215,26 +215,10 @@ func (l *loop) drainResults(buf []infer.Event) []infer.Event {
 		}
 		return buf
 	case l.reason != "":
-		return append(buf, l.final(infer.Final{FinishReason: infer.FinishAbort, Err: cancelError(l.reason)}))
+		return append(buf, l.final(infer.Final{FinishReason: infer.FinishAbort, Err: infer.CancelError(l.reason)}))
 	case o.err != nil:
 		return append(buf, l.final(infer.Final{FinishReason: infer.FinishError, Err: o.err}))
 	}
 	buf = append(buf, infer.Event{Delta: infer.Delta{FinishReason: infer.FinishStop}})
 	return append(buf, l.final(infer.Final{FinishReason: infer.FinishStop}))
-}
-
-// cancelError is what a client that is still there is told of a response that was given
-// up between two turns; nil for one that left.
-func cancelError(reason infer.CancelReason) *infer.Error {
-	switch reason {
-	case infer.CancelClientGone:
-		return nil
-	case infer.CancelShutdown:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled because the server is shutting down.")
-	case infer.CancelAdmin:
-		return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled by the server's operator.")
-	case infer.CancelTooLarge:
-		return infer.Errorf(infer.CodeInvalid, "", "The request was cancelled because its response grew larger than the server keeps.")
-	}
-	return infer.Errorf(infer.CodeUnavailable, "", "The request was cancelled (%s).", reason)
 }

@@ -1,6 +1,9 @@
 package infer
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Generator runs requests. The actors implement it; the HTTP layer calls it.
 type Generator interface {
@@ -72,6 +75,27 @@ const (
 	CancelTooLarge   CancelReason = "too_large" // the answer grew past what may be kept of one
 	CancelInternal   CancelReason = "internal"  // the reader failed: a panic of its own
 )
+
+// CancelError is what a client that is still there is told of a request that was given
+// up; nil for one that left, and if nobody gave up ("").
+func CancelError(reason CancelReason) *Error {
+	switch reason {
+	case "", CancelClientGone:
+		return nil
+	case CancelShutdown:
+		return Errorf(CodeUnavailable, "", "The request was cancelled because the server is shutting down.")
+	case CancelDeadline:
+		return Errorf(CodeUnavailable, "", "The request was cancelled because its deadline has passed.")
+	case CancelSlowClient:
+		return Errorf(CodeUnavailable, "", "The request was cancelled because its response was not read fast enough.")
+	case CancelTooLarge:
+		return Errorf(CodeInvalid, "", "The request was cancelled because its response grew larger than the server keeps.")
+	case CancelInternal:
+		return Internal(errors.New("the reader of the response failed"))
+	default:
+		return Errorf(CodeUnavailable, "", "The request was cancelled by the server's operator.")
+	}
+}
 
 // Event is one item of a Stream: a Delta, or the Final if that is non-nil.
 type Event struct {
