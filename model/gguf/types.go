@@ -24,8 +24,8 @@ type layout struct {
 	bytes    int // per block
 }
 
-// layouts has every type that ggml has published. A type without a size is one
-// whose numbers were given up.
+// layouts has every type that ggml has published, but for those whose numbers were
+// given up.
 var layouts = map[Type]layout{
 	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
 	Q4_0: {"Q4_0", 32, 18}, 3: {"Q4_1", 32, 20}, 6: {"Q5_0", 32, 22}, 7: {"Q5_1", 32, 24},

@@ -36,6 +36,20 @@ func TestLongropeFactorsAreChecked(t *testing.T) {
 	}
 }
 
+// A name is a format while experts are cut apart: the file's own part of it is none.
+func TestNamesOfTensorsAreNoFormats(t *testing.T) {
+	g := modelkit.NewTinyMoE(1).GGUF(t)
+	g.Tensor("blk.1.ffn_up_exps.weight").Name = "blk.1.ffn_up_exps.%900000d%d"
+	g.Tensor("blk.0.attn_norm.weight").Name = "blk.0.attn_norm.%d"
+	g.Tensor("blk.2.attn_norm.weight").Name = "%d.weight"
+	tensors, err := hf.Tensors(parse(t, g))
+	require.NoError(t, err)
+	for _, tensor := range tensors {
+		require.NotContains(t, tensor.Name, "%")
+		require.Less(t, len(tensor.Name), 100)
+	}
+}
+
 // A tensor of all experts becomes one for each; one of another shape is left to
 // whoever knows what it should be.
 func TestExpertsAreCutApart(t *testing.T) {

@@ -65,14 +65,15 @@ func Tensors(f *gguf.File) ([]Tensor, error) {
 	return list, nil
 }
 
-// rename returns a tensor's name in the other layout, and its role within a layer.
+// rename returns a tensor's name in the other layout, and its role within a layer. A
+// %d in the name is the architecture's, never the file's: names are formats then.
 func rename(a *arch.Architecture, name string) (role, renamed string) {
 	base, suffix := name, ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		base, suffix = name[:i], name[i:]
 	}
 	if to, ok := a.Tensors.GGUF(base); ok {
-		return base[strings.LastIndexByte(base, '.')+1:], to + suffix
+		return base[strings.LastIndexByte(base, '.')+1:], to + strings.ReplaceAll(suffix, "%", "")
 	}
 	return "", strings.ReplaceAll(name, "%", "")
 }
