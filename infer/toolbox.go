@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"encoding/json"
+	"strings"
 )
 
 // Toolbox runs tools for models: those that belong to whoever runs the server, not to
@@ -25,10 +26,31 @@ type ToolServer struct {
 // ServerTool is a tool of a server.
 type ServerTool struct {
 	Name        string          // at its server
-	Function    string          // what the model calls it by: letters, digits, _ and - only
+	Function    string          // what the model calls it by: see FunctionName
 	Description string          // "" = none
 	Schema      json.RawMessage // JSON schema of its arguments, an object
 	Annotations json.RawMessage // what the server says of it beside, nil = nothing
+}
+
+// IsOutsideNames reports whether a character may not be part of a function's name:
+// those have letters, digits, _ and - only.
+func IsOutsideNames(c rune) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		return false
+	}
+	return true
+}
+
+// FunctionName is a tool's name with _ in place of the characters that functions may
+// not have.
+func FunctionName(tool string) string {
+	return strings.Map(func(c rune) rune {
+		if IsOutsideNames(c) {
+			return '_'
+		}
+		return c
+	}, tool)
 }
 
 // ServerCall is a call of a tool of a server.

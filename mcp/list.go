@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/troupe-llm/troupe/infer"
@@ -72,21 +71,11 @@ func readTool(tool *sdk.Tool) (t infer.ServerTool, why string) {
 	case len(schema) > maxSchemaBytes:
 		return t, fmt.Sprintf("its schema has %d bytes, the limit is %d", len(schema), maxSchemaBytes)
 	}
-	t = infer.ServerTool{Name: tool.Name, Function: functionName(tool.Name), Description: bounded(tool.Description, maxDescriptionBytes), Schema: schema}
+	t = infer.ServerTool{Name: tool.Name, Function: infer.FunctionName(tool.Name), Description: bounded(tool.Description, maxDescriptionBytes), Schema: schema}
 	if tool.Annotations != nil {
 		if raw, err := json.Marshal(tool.Annotations); err == nil && len(raw) <= maxAnnotationBytes {
 			t.Annotations = raw
 		}
 	}
 	return t, ""
-}
-
-// functionName is a tool's name with the characters that functions may have.
-func functionName(tool string) string {
-	return strings.Map(func(c rune) rune {
-		if isOutsideNames(c) {
-			return '_'
-		}
-		return c
-	}, tool)
 }

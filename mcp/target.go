@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/troupe-llm/troupe/infer"
 )
 
 // Target is a server as it was configured.
@@ -52,18 +54,10 @@ func checkLabel(label string) error {
 	switch {
 	case label == "" || len(label) > maxLabel:
 		return fmt.Errorf("a label must have 1 to %d characters, got %d", maxLabel, len(label))
-	case strings.ContainsFunc(label, isOutsideNames):
+	case strings.ContainsFunc(label, infer.IsOutsideNames):
 		return fmt.Errorf("a label may have letters, digits, _ and - only, got %q", label)
 	}
 	return nil
-}
-
-func isOutsideNames(c rune) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
-		return false
-	}
-	return true
 }
 
 // shown names a target without its secrets.

@@ -83,7 +83,7 @@ func readTool(in *openai.Object) tool {
 	switch {
 	case len(t.name) > maxToolBytes:
 		in.Fail(infer.CodeInvalid, "name", "has %d bytes, the limit is %d", len(t.name), maxToolBytes)
-	case strings.ContainsFunc(t.name, openai.IsOutsideNames):
+	case strings.ContainsFunc(t.name, infer.IsOutsideNames):
 		in.Fail(infer.CodeInvalid, "name", "may have letters, digits, _ and - only, got %q", openai.Excerpt(t.name))
 	case t.schema == nil:
 		in.Fail(infer.CodeMalformed, "input_schema", "is required")

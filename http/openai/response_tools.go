@@ -160,17 +160,7 @@ func (d *dialogue) addServerCall(o *object) {
 	if !json.Valid([]byte(unquote(arguments))) { // as the model wrote them; the result says so
 		arguments = json.RawMessage(`"{}"`)
 	}
-	d.appendCall(id, toFunction(name), arguments)
+	d.appendCall(id, infer.FunctionName(name), arguments)
 	m := appendString([]byte(`{"role":"tool","tool_call_id":`), id)
 	d.results = append(d.results, append(append(append(m, `,"content":`...), output...), '}'))
-}
-
-// toFunction is a tool's name with the characters that functions may have.
-func toFunction(tool string) string {
-	return strings.Map(func(c rune) rune {
-		if isOutsideNames(c) {
-			return '_'
-		}
-		return c
-	}, tool)
 }

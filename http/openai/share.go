@@ -101,9 +101,6 @@ func (p *Profile) MaxTokens(o *Object, name string) *int {
 	return limit
 }
 
-// IsOutsideNames reports whether a character may not be part of a tool's name.
-func IsOutsideNames(c rune) bool { return isOutsideNames(c) }
-
 // AppendTool appends a tool as templates know it; description and parameters are JSON,
 // nil = none.
 func AppendTool(dst []byte, name string, description, parameters json.RawMessage) []byte {

@@ -86,18 +86,10 @@ func (o *object) function() function {
 	if len(f.name) > maxToolBytes {
 		o.fail(infer.CodeInvalid, "name", "has %d bytes, the limit is %d", len(f.name), maxToolBytes)
 	}
-	if strings.ContainsFunc(f.name, isOutsideNames) {
+	if strings.ContainsFunc(f.name, infer.IsOutsideNames) {
 		o.fail(infer.CodeInvalid, "name", "may have letters, digits, _ and - only, got %q", excerpt(f.name))
 	}
 	return f
-}
-
-func isOutsideNames(c rune) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
-		return false
-	}
-	return true
 }
 
 // toolChoice is a tool_choice that can be followed.
