@@ -14,6 +14,7 @@ import (
 // log says so: it would take the place of a conversation.
 const (
 	maxTools            = 128       // of one server
+	maxListed           = 1024      // tools that are looked at, those left out included
 	maxToolName         = 64        // bytes, as functions have them
 	maxDescriptionBytes = 4 << 10   // the rest is cut
 	maxSchemaBytes      = 16 << 10  // of a tool
@@ -25,7 +26,7 @@ const (
 func (s *server) list(ctx context.Context, in *session) error {
 	tools := []infer.ServerTool{}
 	functions := make(map[string]bool)
-	size := 0
+	size, numListed := 0, 0
 	leftOut := func(name, why string) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "tool left out", slog.String("server", s.label), slog.String("tool", bounded(name, maxToolName)), slog.String("reason", why))
 	}
@@ -38,6 +39,10 @@ func (s *server) list(ctx context.Context, in *session) error {
 		}
 		if len(tools) == maxTools {
 			leftOut(tool.Name, fmt.Sprintf("a server may have %d tools", maxTools))
+			break
+		}
+		if numListed++; numListed > maxListed {
+			leftOut(tool.Name, fmt.Sprintf("a server may list %d tools", maxListed))
 			break
 		}
 		t, why := readTool(tool)

@@ -133,6 +133,8 @@ func (s *server) take(ctx context.Context, fresh bool) (in *session, isNew bool,
 	}
 	wasLost := s.wasLost
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	if in, err = open(ctx, s.client, s.dialer); err != nil || !wasLost {
 		return in, true, err
 	}

@@ -201,6 +201,22 @@ func TestToolsAreListedWithinBounds(t *testing.T) {
 	require.True(t, first != second, "one of the two is left out")
 }
 
+// A server that lists nothing but what cannot be used is not listened to for ever.
+func TestListingsEnd(t *testing.T) {
+	s := emptyServer(t, "almanac")
+	for i := range maxListed + 1 {
+		s.AddTool(&sdk.Tool{Name: fmt.Sprintf("%0*d", maxToolName+1, i), InputSchema: obj{"type": "object"}}, says())
+	}
+	s.AddTool(&sdk.Tool{Name: "last", InputSchema: obj{"type": "object"}}, says())
+	logger, log := discard()
+	b, err := connect(context.Background(), Config{Targets: []Target{{}}, CallTimeout: time.Minute, Logger: logger}, func(Target) dialer { return inMemory{s} })
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.Empty(t, b.Servers()[0].Tools)
+	require.Equal(t, maxListed+1, strings.Count(log.String(), "tool left out"))
+	require.Contains(t, log.String(), "a server may list 1024 tools")
+}
+
 func TestLabelsMustDiffer(t *testing.T) {
 	logger, _ := discard()
 	s := newSDKServer(t, nil)
