@@ -42,7 +42,7 @@ func Tiers() []Tier { return available }
 func Best() Tier { return available[len(available)-1] }
 
 // maxQCols is the most columns that a [QGemm] may have on any tier.
-const maxQCols = 6
+const maxQCols = 8
 
 // MaxQCols returns how many columns a [QGemm] of this tier may have.
 func (t Tier) MaxQCols() int {

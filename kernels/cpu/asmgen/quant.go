@@ -59,17 +59,20 @@ func (q qformat) side() int {
 // maxQCols is the most columns of a panel.
 func (s *isa) maxQCols() int {
 	if s.evex {
-		return 6
+		return 8
 	}
 	return 2
 }
 
 // qtiles lists, for a panel of nr columns, how many tiles are computed at once. A
-// single column needs many streams from memory to use all of its bandwidth.
+// single column needs many streams from memory to use all of its bandwidth; with
+// many, one tile's integers come from a register and the panel from operands.
 func (s *isa) qtiles(nr int) []int {
 	switch {
 	case s.evex && nr == 1:
 		return []int{4, 1}
+	case s.evex && nr > 6:
+		return []int{1}
 	case s.evex || nr == 1:
 		return []int{2, 1}
 	}
