@@ -91,12 +91,14 @@ func TestLargeProduct(t *testing.T) {
 func TestNoAllocationPerStep(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		b := newBackend(t, cpu.Options{Threads: threads})
-		for _, w := range []workload{{1, 1, 50}, {9, 1, 33}, {1, 64, 64}} {
-			d := newDecoder(t, b, small, w.seqs*w.query, w.blocks())
-			batch, last := uniformBatch(w.seqs, w.query, w.context)
-			d.step(batch, last)
-			allocs := testing.AllocsPerRun(20, func() { d.step(batch, last) })
-			require.Zero(t, allocs, "%v, %d threads", w, threads)
+		for _, shape := range []decoderShape{small, small.quantised(compute.Q8_0), small.quantised(compute.Q4_0)} {
+			for _, w := range []workload{{1, 1, 50}, {9, 1, 33}, {1, 64, 64}} {
+				d := newDecoder(t, b, shape, w.seqs*w.query, w.blocks())
+				batch, last := uniformBatch(w.seqs, w.query, w.context)
+				d.step(batch, last)
+				allocs := testing.AllocsPerRun(20, func() { d.step(batch, last) })
+				require.Zero(t, allocs, "%v, %d threads", w, threads)
+			}
 		}
 	}
 }

@@ -30,12 +30,19 @@ type decoder struct {
 type decoderShape struct {
 	hidden, layers, heads, kvHeads, headDim, ffn, vocab int
 	dtype                                               compute.DType
+	quantize                                            compute.DType // of the matrices, at load; F32 = not at all
+}
+
+// quantised returns the shape with quantised matrices.
+func (s decoderShape) quantised(to compute.DType) decoderShape {
+	s.quantize = to
+	return s
 }
 
 // Two shapes: the embedded model's, and layers of a 1.1B one.
 var (
-	small = decoderShape{192, 6, 6, 3, 32, 512, 2048, compute.BF16}
-	large = decoderShape{2048, 2, 32, 4, 64, 5632, 2048, compute.BF16}
+	small = decoderShape{192, 6, 6, 3, 32, 512, 2048, compute.BF16, compute.F32}
+	large = decoderShape{2048, 2, 32, 4, 64, 5632, 2048, compute.BF16, compute.F32}
 )
 
 // multiplyAdds returns those of the weights for so many tokens and rows of logits.
@@ -56,7 +63,7 @@ func newDecoder(t testing.TB, b *cpu.Backend, s decoderShape, rows, blocks int) 
 				data[i] = data[i]&0x80 | 0x3c
 			}
 		}
-		m, err := b.NewMatrix(compute.RawTensor{Name: "w", DType: s.dtype, Rows: rows, Cols: cols, Data: data})
+		m, err := b.NewMatrix(compute.RawTensor{Name: "w", DType: s.dtype, Rows: rows, Cols: cols, Data: data, Quantize: s.quantize})
 		require.NoError(t, err)
 		return m
 	}
@@ -170,7 +177,9 @@ func (d *decoder) fill(t testing.TB, batch *compute.Batch) {
 // BenchmarkStep reports forward passes: tokens per second, and the arithmetic
 // of the weights alone.
 func BenchmarkStep(b *testing.B) {
-	for name, shape := range map[string]decoderShape{"small": small, "large": large} {
+	for name, shape := range map[string]decoderShape{
+		"small": small, "large": large, "large-q8_0": large.quantised(compute.Q8_0), "large-q4_0": large.quantised(compute.Q4_0),
+	} {
 		for _, w := range workloads {
 			b.Run(name+"/"+w.String(), func(b *testing.B) {
 				d := newDecoder(b, newBackend(b, cpu.Options{}), shape, w.seqs*w.query, w.blocks())
