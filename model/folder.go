@@ -35,7 +35,7 @@ func OpenDir(path string) (*Folder, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, infer.Errorf(infer.CodeInvalid, "model", "model folder %q does not exist (nothing is downloaded: give a local folder)", path)
+		return nil, infer.Errorf(infer.CodeInvalid, "model", "model folder %q does not exist, nor is that a name of a hub, such as ORG/NAME", path)
 	case err != nil:
 		return nil, &infer.Error{Code: infer.CodeInvalid, Param: "model",
 			Message: fmt.Sprintf("model folder %q cannot be opened: %v", path, err), Err: err}

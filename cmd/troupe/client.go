@@ -78,7 +78,7 @@ func (m *Main) chat(ctx context.Context) error {
 func (m *Main) partner(ctx context.Context) (c *client.Client, name string, err error) {
 	cfg := &m.cli.Chat
 	if cfg.URL == "" {
-		c, err = m.embedded(cfg.Model) // a folder; the server has a name for it
+		c, err = m.embedded(ctx, cfg.Model) // a folder; the server has a name for it
 	} else {
 		c, name = newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY"))), cfg.Model
 	}
@@ -117,7 +117,7 @@ func (m *Main) untilTerminated(ctx context.Context, cancel context.CancelFunc) <
 
 // embedded serves a model within this process on a socket that only this user
 // can reach, with defaults of `troupe serve` and per-request metrics.
-func (m *Main) embedded(path string) (*client.Client, error) {
+func (m *Main) embedded(ctx context.Context, path string) (*client.Client, error) {
 	args := []string{"serve", "--enable-per-request-metrics", "--disable-uvicorn-access-log", "--max-num-seqs", "4"}
 	if path != "" {
 		args = append(args, "--", path)
@@ -130,7 +130,10 @@ func (m *Main) embedded(path string) (*client.Client, error) {
 	cfg := &cli.Serve
 	cfg.Env.LogLevel, cfg.HTTP.UvicornLogLevel = "ERROR", "error"
 	loaded := m.exitOnSignal()
-	s, err := newServer(cfg, m)
+	var s *server
+	if err = m.fetchModels(ctx, cfg); err == nil {
+		s, err = newServer(cfg, m)
+	}
 	loaded()
 	if err != nil {
 		return nil, err

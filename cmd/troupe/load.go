@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ type parts struct {
 func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
 	p := &parts{}
 	var err error
-	if p.folder, err = openFolder(cfg.ModelPath()); err != nil {
+	if p.folder, err = openFolder(cfg.Local(cfg.ModelPath())); err != nil {
 		return nil, err
 	}
 	if p.maxModelLen, err = contextLength(cfg, p.folder); err != nil {
@@ -47,7 +48,7 @@ func loadParts(cfg *config.Serve, log *slog.Logger) (*parts, error) {
 	}
 	words := p.folder
 	if cfg.Model.Tokenizer != "" {
-		if words, err = openFolder(cfg.Model.Tokenizer); err != nil {
+		if words, err = openFolder(cfg.Local(cfg.Model.Tokenizer)); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +73,7 @@ func (p *parts) openDraft(cfg *config.Serve, words *model.Folder) error {
 	if speculation.Method != config.MethodDraftModel {
 		return nil
 	}
-	draft, err := openFolder(speculation.Model)
+	draft, err := openFolder(cfg.Local(speculation.Model))
 	if err != nil {
 		return fmt.Errorf("--speculative-config: %w", err)
 	}
@@ -270,12 +271,12 @@ func eosTokenIDs(m *model.Model, t *tokenizer.Tokenizer) []int32 {
 // modelInfo describes the model to clients.
 func modelInfo(cfg *config.Serve, p *parts, m *model.Model) (infer.ModelInfo, error) {
 	defaults, err := cfg.SamplingDefaults(m.Defaults())
-	names := cfg.HTTP.ServedModelName
+	names, root := cfg.HTTP.ServedModelName, cmp.Or(cfg.ModelName(), p.folder.Name())
 	if len(names) == 0 {
-		names = []string{p.folder.Name()}
+		names = []string{root}
 	}
 	return infer.ModelInfo{
-		ServedNames: names, Root: p.folder.Name(),
+		ServedNames: names, Root: root,
 		MaxModelLen: m.MaxModelLen(), VocabSize: m.Config().VocabSize, Defaults: defaults,
 	}, err
 }

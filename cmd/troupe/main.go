@@ -1,5 +1,5 @@
 // Command troupe serves language models with the OpenAI API (`troupe serve`),
-// talks to them in the terminal (`troupe chat`), watches a server's requests
+// fetches them (`troupe pull`), talks to them in the terminal (`troupe chat`), watches a server's requests
 // (`troupe top`) and measures servers (`troupe bench serve`).
 //
 // This package reads flags and signals and joins the others: it is the only one
@@ -90,6 +90,8 @@ func (m *Main) ParseFlags(args []string) (err error) {
 	switch m.command {
 	case config.CommandServe:
 		return m.cli.Serve.Check()
+	case config.CommandPull:
+		return m.cli.Pull.Check()
 	case config.CommandChat:
 		return m.cli.Chat.Check()
 	case config.CommandTop:
@@ -105,6 +107,8 @@ func (m *Main) Run(ctx context.Context) error {
 	switch m.command {
 	case config.CommandServe:
 		return m.serve(ctx)
+	case config.CommandPull:
+		return m.pull(ctx)
 	case config.CommandChat:
 		return m.chat(ctx)
 	case config.CommandTop:

@@ -12,6 +12,7 @@ import (
 // progress shows how far loading is, once that has taken a second: a bar on a
 // terminal, else a line now and then. It is used from one goroutine.
 type progress struct {
+	label    string // what is done
 	w        io.Writer
 	terminal bool
 	now      func() time.Time
@@ -27,7 +28,7 @@ const (
 )
 
 func newProgress(w io.Writer, terminal bool) *progress {
-	return &progress{w: w, terminal: terminal, now: time.Now, start: time.Now()}
+	return &progress{label: "Loading weights", w: w, terminal: terminal, now: time.Now, start: time.Now()}
 }
 
 // update tells bytes done of total.
@@ -39,14 +40,14 @@ func (p *progress) update(done, total int64) {
 	if !p.terminal {
 		if now.Sub(p.lastLine) >= progressInterval {
 			p.lastLine = now
-			fmt.Fprintf(p.w, "Loading weights: %d%% of %s\n", 100*done/max(total, 1), byteSize(total))
+			fmt.Fprintf(p.w, "%s: %d%% of %s\n", p.label, 100*done/max(total, 1), byteSize(total))
 		}
 		return
 	}
 	if p.bar == nil {
 		p.bars = mpb.New(mpb.WithOutput(p.w), mpb.WithWidth(48))
 		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name("Loading weights ")),
+			mpb.PrependDecorators(decor.Name(p.label+" ")),
 			mpb.AppendDecorators(decor.CountersKibiByte(" % .1f / % .1f")))
 	}
 	p.bar.SetCurrent(done)

@@ -21,9 +21,20 @@ func (m *Main) serve(ctx context.Context) error {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(m.Stderr, "Warning: %s\n", w)
 	}
+	start := time.Now()
+	starting := func(sig os.Signal) {
+		fmt.Fprintf(m.Stderr, "Received %s while starting: nothing was running, and nothing will\n", sig)
+		m.Exit(exitOK)
+	}
+	fetched := m.onSignal(starting)
+	err := m.fetchModels(ctx, cfg)
+	fetched()
+	if err != nil {
+		return err
+	}
 	// A wrong folder and a port in use are better known before the weights are
 	// read than after.
-	folder, err := openFolder(cfg.ModelPath())
+	folder, err := openFolder(cfg.Local(cfg.ModelPath()))
 	if err != nil {
 		return err
 	}
@@ -33,12 +44,8 @@ func (m *Main) serve(ctx context.Context) error {
 	if err := probe(cfg); err != nil {
 		return err
 	}
-	start := time.Now()
 	m.tuneMemory()
-	loaded := m.onSignal(func(sig os.Signal) {
-		fmt.Fprintf(m.Stderr, "Received %s while starting: nothing was running, and nothing will\n", sig)
-		m.Exit(exitOK)
-	})
+	loaded := m.onSignal(starting)
 	s, err := newServer(cfg, m)
 	loaded()
 	if err != nil {

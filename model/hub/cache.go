@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -60,7 +61,7 @@ func (c cache) link(commit string, f File) error {
 		return nil
 	}
 	// Made aside and moved: whoever reads the snapshot never finds it without the file.
-	aside := fmt.Sprintf("%s.%d", at, os.Getpid())
+	aside := beside(at)
 	err := os.Symlink(target, aside)
 	if err != nil { // some file systems have no symbolic links
 		err = os.Link(c.blob(f.Hash), aside)
@@ -69,6 +70,11 @@ func (c cache) link(commit string, f File) error {
 		return err
 	}
 	return errors.Join(os.Rename(aside, at), removeIfThere(aside))
+}
+
+// beside returns a name in the same folder that nobody else takes.
+func beside(name string) string {
+	return fmt.Sprintf("%s.%016x%s", name, rand.Uint64(), incomplete)
 }
 
 func removeIfThere(path string) error {
@@ -90,7 +96,7 @@ func (c cache) setRef(revision, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
-	aside := fmt.Sprintf("%s.%d", at, os.Getpid())
+	aside := beside(at)
 	if err := os.WriteFile(aside, []byte(commit), 0o644); err != nil {
 		return err
 	}

@@ -170,12 +170,13 @@ func (t *transfer) attempt(ctx context.Context, p *part) error {
 	body := watch.reader(io.LimitReader(resp.Body, p.end-p.at))
 	for p.at < p.end {
 		b := pieces.Get().(*piece)
-		b.n, err = io.ReadFull(body, b.b[:min(pieceBytes, p.end-p.at)])
-		if b.n > 0 {
+		var n int
+		n, err = io.ReadFull(body, b.b[:min(pieceBytes, p.end-p.at)])
+		if b.n = n; n > 0 {
 			watch.timer.Stop() // the writer may be slow, or wait for another part
 			select {
 			case p.pieces <- b:
-				p.at += int64(b.n)
+				p.at += int64(n) // b is the writer's now
 			case <-ctx.Done():
 				return watch.explain(&netError{host: resp.Request.URL.Host, err: ctx.Err()})
 			}

@@ -337,6 +337,18 @@ func (s *Serve) ModelPath() string {
 	return s.Model.Model
 }
 
+// Local returns where a model is: on disk if it is of a hub and has been fetched,
+// else what was given.
+func (s *Serve) Local(model string) string { return cmp.Or(s.Fetched[model], model) }
+
+// ModelName returns the name of a model of a hub, "" for all others.
+func (s *Serve) ModelName() string {
+	if s.Fetched[s.ModelPath()] == "" {
+		return ""
+	}
+	return s.ModelPath()
+}
+
 // APIKeys returns the keys that clients may use; none = open. --api-key replaces
 // VLLM_API_KEY; empty keys count as not given.
 func (s *Serve) APIKeys() []string {

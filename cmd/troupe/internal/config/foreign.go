@@ -30,7 +30,6 @@ const (
 	noteOneDevice = "a model is on one device here; --data-parallel-size runs several"
 	noteNoKernel  = "kernels are chosen by the CPU found"
 	noteRemoved   = "vLLM no longer has it either"
-	noteNoHub     = "models are read from local folders"
 	noteStats     = "these statistics are not collected"
 	noteLater     = "this version does not have it"
 	noteText      = "only text models are served"
@@ -83,12 +82,10 @@ var foreignFlags = []foreign{
 
 	{name: "logprobs-mode", arity: takesValue, accept: []string{"raw_logprobs"}, enum: logprobsModes, refuse: true, note: "raw_logprobs is what there is"},
 	{name: "load-format", arity: takesValue, accept: []string{"auto", "safetensors", "gguf"}, enum: loadFormats, refuse: true, note: "only safetensors and GGUF files are read"},
-	{name: "download-dir", arity: takesValue, note: noteNoHub},
-	{name: "revision", arity: takesValue, note: noteNoHub},
-	{name: "tokenizer-revision", arity: takesValue, note: noteNoHub},
-	{name: "code-revision", arity: takesValue, note: noteNoHub},
-	{name: "hf-token", arity: takesValue, note: noteNoHub},
-	{name: "hf-config-path", arity: takesValue, note: noteNoHub},
+	{name: "tokenizer-revision", arity: takesValue, note: "give --tokenizer ORG/NAME:REVISION"},
+	{name: "code-revision", arity: takesValue, note: notePython},
+	{name: "hf-token", arity: takesValue, note: "set HF_TOKEN, which other processes do not see"},
+	{name: "hf-config-path", arity: takesValue, note: "config.json is the model's own"},
 	{name: "trust-remote-code", note: notePython},
 	{name: "hf-overrides", arity: takesValue, accept: []string{"{}"}, note: "edit the folder's config.json instead"},
 	{name: "config-format", arity: takesValue, accept: []string{"auto", "hf"}, note: "config.json is read"},

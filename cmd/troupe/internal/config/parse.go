@@ -16,6 +16,7 @@ import (
 // CLI is the grammar of the whole command line.
 type CLI struct {
 	Serve   Serve   `cmd:"" help:"Serve a model with the OpenAI API."`
+	Pull    Pull    `cmd:"" help:"Fetch a model of a hub, or what is missing of it."`
 	Chat    Chat    `cmd:"" help:"Talk to a model in the terminal."`
 	Top     Top     `cmd:"" help:"Show a server's requests in flight, and cancel them."`
 	Bench   Bench   `cmd:"" help:"Measure a server."`
@@ -31,6 +32,7 @@ type Command string
 // The commands. CommandHelp: the text has been written already.
 const (
 	CommandServe      Command = "serve"
+	CommandPull       Command = "pull"
 	CommandChat       Command = "chat"
 	CommandTop        Command = "top"
 	CommandBenchServe Command = "bench serve"

@@ -98,6 +98,8 @@ func TestServeFlags(t *testing.T) {
 
 		{"--model dir", func(s *config.Serve) any { return s.ModelPath() }, "dir", ""},
 		{"--tokenizer dir", func(s *config.Serve) any { return s.Model.Tokenizer }, "dir", ""},
+		{"--revision v1", func(s *config.Serve) any { return s.Model.Hub.Revision }, "v1", ""},
+		{"--download-dir dir", func(s *config.Serve) any { return s.Model.Hub.DownloadDir }, "dir", ""},
 		{"--max-model-len 32K", func(s *config.Serve) any { return s.Model.MaxModelLen }, ptr(config.ContextLength(32768)), (*config.ContextLength)(nil)},
 		{"--quantization q8_0", func(s *config.Serve) any { return s.Model.Quantization }, "q8_0", "none"},
 		{"--dtype bfloat16", func(s *config.Serve) any { return s.Model.DType }, "bfloat16", "auto"},
@@ -403,7 +405,7 @@ func TestHelp(t *testing.T) {
 		line          string
 		want, without string
 	}{
-		{"--help", "Commands:", "pull"},
+		{"--help", "Commands:", "--concurrency"},
 		{"serve --help", "--[no-]enable-per-request-metrics", "--swap-space"},
 		{"serve -h", "Scheduler and cache", "--swap-space"},
 		{"serve --help=all", "--swap-space", "Commands:"},

@@ -3,7 +3,7 @@ package config
 // Serve is the settings of `troupe serve`: vLLM's flags with vLLM's meaning and
 // default. A nil pointer stands for vLLM's null: decided from model or hardware.
 type Serve struct {
-	Positional string `arg:"" optional:"" name:"MODEL" help:"Model folder; the embedded model if absent."`
+	Positional string `arg:"" optional:"" name:"MODEL" help:"Model folder, GGUF file, or ORG/NAME[:REVISION] (ORG/NAME:Q8_0 for GGUF files) of a hub; the embedded model if absent."`
 	ConfigFile string `name:"config" placeholder:"FILE" help:"YAML file with flags as keys; the command line wins." group:"model"`
 
 	Metrics   MetricsFlags   `embed:"" group:"metrics"`
@@ -15,6 +15,8 @@ type Serve struct {
 
 	// Warnings are lines about flags that were accepted and ignored.
 	Warnings []string `kong:"-"`
+	// Fetched has where models of a hub are on disk, by the names that the flags give.
+	Fetched map[string]string `kong:"-"`
 	// Env is what the environment adds to the flags.
 	Env Env `kong:"-"`
 
@@ -101,7 +103,8 @@ type ChatFlags struct {
 // ModelFlags are about what is loaded and how it samples.
 type ModelFlags struct {
 	Model                    string         `help:"The same as MODEL."`
-	Tokenizer                string         `placeholder:"FOLDER" help:"Folder to take the tokenizer from; the model's if absent."`
+	Tokenizer                string         `placeholder:"FOLDER" help:"Folder to take the tokenizer from, or ORG/NAME; the model's if absent."`
+	Hub                      HubFlags       `embed:""`
 	MaxModelLen              *ContextLength `help:"Context length in tokens (32k = 32000, 32K = 32768); -1 or auto = the largest that fits."`
 	DType                    string         `name:"dtype" enum:"auto,half,float16,bfloat16,float,float32" default:"auto" help:"Element type of weights."`
 	Quantization             string         `enum:"none,q8_0,q4_0" default:"none" help:"What weights of 16 or 32 bits are quantised to at load."`
