@@ -32,10 +32,7 @@ func (s *server) list(ctx context.Context, in *session) error {
 	}
 	for tool, err := range in.Tools(ctx, nil) {
 		if err != nil {
-			if in.guard.exceeded.Load() {
-				return errTooLarge
-			}
-			return err
+			return in.guard.explain(err)
 		}
 		if len(tools) == maxTools {
 			leftOut(tool.Name, fmt.Sprintf("a server may have %d tools", maxTools))

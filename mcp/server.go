@@ -104,14 +104,11 @@ func (s *server) try(ctx context.Context, params *sdk.CallToolParams) (*sdk.Call
 			return nil, err
 		}
 		result, err := in.CallTool(ctx, params)
-		var refused *jsonrpc.Error
-		if err == nil || errors.As(err, &refused) && ctx.Err() == nil {
+		if err == nil || refusal(err) != nil && ctx.Err() == nil {
 			s.keep(in)
 			return result, err
 		}
-		if in.guard.exceeded.Load() {
-			err = errTooLarge
-		}
+		err = in.guard.explain(err)
 		s.lose(in, ctx.Err() != nil)
 		if isNew || again || !errors.Is(err, sdk.ErrSessionMissing) {
 			return nil, err
@@ -205,16 +202,29 @@ func (s *server) close() {
 
 // explain says to a model what became of a call, in words that hold no address.
 func (s *server) explain(ctx context.Context, err error) infer.ToolResult {
-	var refused *jsonrpc.Error
+	refused := refusal(err)
 	switch {
 	case ctx.Err() != nil:
 		return s.gaveUp(ctx)
-	case errors.As(err, &refused):
+	case refused != nil:
 		return failed("The server refused the call: %s", bounded(refused.Message, maxErrorBytes))
 	case errors.Is(err, errTooLarge):
 		return failed("The result is too large: the limit is %d bytes.", maxResultBytes)
 	}
 	return failed("The server %q cannot be reached, or its answer cannot be read.", s.label)
+}
+
+// rejected is what the library wraps the failures of HTTP in, as if a server had
+// answered so: connections that broke or could not be opened, statuses from 500.
+var rejected = jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
+
+// refusal returns the error that a server answered with, nil = it did not answer.
+func refusal(err error) *jsonrpc.Error {
+	var refused *jsonrpc.Error
+	if !errors.As(err, &refused) || refused.Code == rejected.Code && refused.Message == rejected.Message {
+		return nil
+	}
+	return refused
 }
 
 func (s *server) gaveUp(ctx context.Context) infer.ToolResult {

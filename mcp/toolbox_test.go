@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -289,8 +290,9 @@ func TestAServerComesBack(t *testing.T) {
 	a := serveHTTP(t, newSDKServer(t, map[string]sdk.ToolHandler{"old": says(text("1"))}))
 	b, log := httpBox(t, a.URL+"/s3cret?key=s3cret", time.Minute)
 	require.Equal(t, infer.ToolResult{Text: "1"}, b.run("old", "{}"))
-	for _, broken := range []http.HandlerFunc{
+	for i, broken := range []http.HandlerFunc{
 		func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 		func(w http.ResponseWriter, r *http.Request) {
@@ -303,12 +305,12 @@ func TestAServerComesBack(t *testing.T) {
 	} {
 		a.set(broken)
 		r := b.run("old", "{}")
-		require.True(t, r.IsFailed)
-		require.NotContains(t, r.Text+log.String(), "s3cret")
-		require.NotContains(t, r.Text, "127.0.0.1")
-		a.set(handlerOf(newSDKServer(t, map[string]sdk.ToolHandler{"new": says(text("2"))})))
-		require.Equal(t, infer.ToolResult{Text: "2"}, b.run("new", "{}"), "the next call opens a session")
-		require.Equal(t, "new", b.Servers()[0].Tools[0].Name, "with the tools of now")
+		require.Equal(t, infer.ToolResult{Text: `The server "almanac" cannot be reached, or its answer cannot be read.`, IsFailed: true}, r, i)
+		require.NotContains(t, log.String(), "s3cret")
+		name := fmt.Sprintf("new%d", i)
+		a.set(handlerOf(newSDKServer(t, map[string]sdk.ToolHandler{name: says(text("2"))})))
+		require.Equal(t, infer.ToolResult{Text: "2"}, b.run(name, "{}"), "the next call opens a session")
+		require.Equal(t, name, b.Servers()[0].Tools[0].Name, "with the tools of now, after %d", i)
 	}
 }
 
@@ -335,6 +337,54 @@ func TestAnswersAreBounded(t *testing.T) {
 			}
 		}))
 		require.True(t, b.run("vast", "{}").IsFailed, contentType)
+	}
+}
+
+// asks asks without end, on the stream on which the answer of a call should come, and
+// takes none of the answers.
+func asks(t *testing.T, connections *atomic.Int32) http.Handler {
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); !bytes.Contains(body, []byte(`"tools/call"`)) {
+			connections.Add(1)
+			select {
+			case <-ended:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := 0; r.Context().Err() == nil; i++ {
+			if _, err := fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func TestWhatAServerAsksIsBounded(t *testing.T) {
+	var connections atomic.Int32
+	a := serveHTTP(t, newSDKServer(t, map[string]sdk.ToolHandler{"slow": says(text("1"))}))
+	for range 3 {
+		b, log := newToolboxOn(t, a, asks(t, &connections))
+		connections.Store(0)
+		require.True(t, b.run("slow", "{}").IsFailed)
+		require.Contains(t, log.String(), errTooMany.Error())
+		require.LessOrEqual(t, connections.Load(), int32(maxRequests))
+	}
+}
+
+func TestASessionIsGoodForManyCalls(t *testing.T) {
+	tools := map[string]sdk.ToolHandler{"again": says(text("1"))}
+	for _, handler := range []http.Handler{handlerOf(newSDKServer(t, tools)), olderHandlerOf(newSDKServer(t, tools))} {
+		a := serveHTTP(t, newSDKServer(t, tools))
+		a.set(handler)
+		b, log := httpBox(t, a.URL, time.Minute)
+		for range 3 * maxRequests {
+			require.Equal(t, infer.ToolResult{Text: "1"}, b.run("again", "{}"))
+		}
+		require.NotContains(t, log.String(), "failed")
 	}
 }
 

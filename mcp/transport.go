@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,10 @@ const (
 	// maxAnswerBytes bounds one answer of a server, as it comes. A listing may have as
 	// many per page.
 	maxAnswerBytes = 2 << 20
+	// maxRequests is how many requests of one session may be under way: a call, what a
+	// server is told of its end, and answers to what it asks meanwhile. Of those a
+	// server could want one for each line that it sends, and a connection each.
+	maxRequests = 16
 	// maxIdleTime is how long a connection without a request is kept.
 	maxIdleTime = 90 * time.Second
 	// farewell is how long a server may take to hear of a session's end.
@@ -58,12 +63,13 @@ func (d *httpDialer) close() { d.base.CloseIdleConnections() }
 // stayThere refuses redirects: only configured addresses are talked to.
 func stayThere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// guard bounds the answers of one session, and can end all it does.
+// guard bounds the requests and answers of one session, and can end all it does.
 type guard struct {
-	base     http.RoundTripper
-	ctx      context.Context
-	kill     context.CancelFunc
-	exceeded atomic.Bool
+	base   http.RoundTripper
+	ctx    context.Context
+	kill   context.CancelFunc
+	open   atomic.Int32          // requests under way
+	breach atomic.Pointer[error] // the first bound that was exceeded, nil = none
 }
 
 func newGuard(base http.RoundTripper) *guard {
@@ -72,14 +78,37 @@ func newGuard(base http.RoundTripper) *guard {
 	return g
 }
 
+// exceed books a bound that was exceeded.
+func (g *guard) exceed(bound error) error {
+	g.breach.CompareAndSwap(nil, &bound)
+	return bound
+}
+
+// explain returns what is behind an error of the session: the library shows its own.
+func (g *guard) explain(err error) error {
+	if bound := g.breach.Load(); bound != nil {
+		return *bound
+	}
+	return err
+}
+
 // RoundTrip implements http.RoundTripper.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if g.open.Add(1) > maxRequests {
+		_ = g.exceed(errTooMany)
+		g.kill()
+	}
+	if err := g.ctx.Err(); err != nil {
+		g.open.Add(-1)
+		return nil, g.explain(err)
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(g.ctx, cancel)
-	done := func() {
+	done := sync.OnceFunc(func() {
 		stop()
 		cancel()
-	}
+		g.open.Add(-1)
+	})
 	res, err := g.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		done()
@@ -89,7 +118,10 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-var errTooLarge = errors.New("the answer is too large")
+var (
+	errTooLarge = errors.New("the answer is too large")
+	errTooMany  = errors.New("the server asks too much at once")
+)
 
 type boundedBody struct {
 	io.ReadCloser
@@ -107,8 +139,7 @@ func (b *boundedBody) Close() error {
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		b.guard.exceeded.Store(true)
-		return 0, errTooLarge
+		return 0, b.guard.exceed(errTooLarge)
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
