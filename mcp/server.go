@@ -20,24 +20,30 @@ import (
 
 // server is one server: its sessions, and the tools that it had when they were listed.
 type server struct {
-	target  Target
-	client  *sdk.Client
-	dialer  dialer
-	log     *slog.Logger
-	label   string // set by start
-	tools   atomic.Pointer[[]infer.ServerTool]
-	slots   chan struct{}  // one per call
-	ending  sync.WaitGroup // of sessions that are being closed
-	closing chan struct{}  // closed by close
+	target Target
+	client *sdk.Client
+	dialer dialer
+	log    *slog.Logger
+	label  string // set by start
+	tools  atomic.Pointer[[]infer.ServerTool]
+	slots  chan struct{}   // one per call
+	ending sync.WaitGroup  // of sessions that are being closed, and of listing again
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	idle     []*session
-	wasLost  bool // a session broke: the next one lists the tools again
-	isClosed bool
+	mu        sync.Mutex
+	idle      []*session
+	listed    time.Time // when the tools were
+	leftOut   []leftOut // of that list
+	isListing bool      // they are being listed again
+	wasLost   bool      // a session broke: the next one lists the tools again
+	isClosed  bool
 }
 
 func newServer(t Target, c *sdk.Client, d dialer, log *slog.Logger) *server {
-	return &server{target: t, client: c, dialer: d, log: log, label: t.Label, slots: make(chan struct{}, maxConcurrent), closing: make(chan struct{})}
+	s := &server{target: t, client: c, dialer: d, log: log, label: t.Label, slots: make(chan struct{}, maxConcurrent)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // start opens the first session, which names the server and lists its tools.
@@ -165,7 +171,7 @@ func (s *server) lose(in *session, gaveUp bool) {
 			defer timer.Stop()
 			select {
 			case <-timer.C: // the library has told the server
-			case <-s.closing:
+			case <-s.ctx.Done():
 			}
 			in.end()
 		})
@@ -192,7 +198,7 @@ func (s *server) close() {
 	idle := s.idle
 	s.idle, s.isClosed = nil, true
 	s.mu.Unlock()
-	close(s.closing)
+	s.cancel()
 	for _, in := range idle {
 		s.discard(in)
 	}

@@ -75,7 +75,7 @@ func connect(ctx context.Context, c Config, dialerOf func(Target) dialer) (_ *To
 func (b *Toolbox) Servers() []infer.ToolServer {
 	list := make([]infer.ToolServer, len(b.servers))
 	for i, s := range b.servers {
-		list[i] = infer.ToolServer{Label: s.label, Tools: *s.tools.Load()}
+		list[i] = infer.ToolServer{Label: s.label, Tools: s.current()}
 	}
 	return list
 }

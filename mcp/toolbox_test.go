@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -214,8 +215,74 @@ func TestListingsEnd(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	require.Empty(t, b.Servers()[0].Tools)
-	require.Equal(t, maxListed+1, strings.Count(log.String(), "tool left out"))
+	require.Equal(t, maxLeftOut+1, strings.Count(log.String(), "tool left out"))
 	require.Contains(t, log.String(), "a server may list 1024 tools")
+}
+
+// age makes the lists of all tools old.
+func (b *Toolbox) age() {
+	for _, s := range b.servers {
+		s.mu.Lock()
+		s.listed = time.Time{}
+		s.mu.Unlock()
+	}
+}
+
+// listedAgain returns the names of the tools after a request that came late.
+func (b *Toolbox) listedAgain() (names []string) {
+	b.age()
+	_ = b.Servers()
+	b.servers[0].ending.Wait()
+	for _, tool := range b.Servers()[0].Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+func TestToolsThatChangeAreListedAgain(t *testing.T) {
+	a := serveHTTP(t, newSDKServer(t, map[string]sdk.ToolHandler{"old": says(text("1"))}))
+	b, log := httpBox(t, a.URL, time.Minute)
+	_ = b.Servers()
+	require.Equal(t, "old", b.Servers()[0].Tools[0].Name)
+	a.set(handlerOf(newSDKServer(t, nil)))
+	require.Empty(t, b.listedAgain(), "no tool is left, and no call will be made")
+	a.set(handlerOf(newSDKServer(t, map[string]sdk.ToolHandler{"new": says(text("2"))})))
+	require.Equal(t, []string{"new"}, b.listedAgain())
+	require.Equal(t, infer.ToolResult{Text: "2"}, b.run("new", "{}"))
+	a.set(answer("text/html", "<html>"))
+	require.Equal(t, []string{"new"}, b.listedAgain(), "a list that cannot be had leaves the old one")
+	require.Contains(t, log.String(), "tools could not be listed again")
+	require.Len(t, b.servers[0].idle, 1, "sessions for lists end with them")
+}
+
+func TestAListHasAnEnd(t *testing.T) {
+	a := serveHTTP(t, newSDKServer(t, map[string]sdk.ToolHandler{"old": says(text("1"))}))
+	b, log := httpBox(t, a.URL, time.Minute)
+	listing := func(format string) http.Handler {
+		well := handlerOf(newSDKServer(t, nil))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			var in struct {
+				ID     json.RawMessage `json:"id"`
+				Method string          `json:"method"`
+			}
+			_ = json.Unmarshal(body, &in)
+			if in.Method == "tools/list" {
+				answer("application/json", fmt.Sprintf(format, in.ID))(w, r)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			well.ServeHTTP(w, r)
+		})
+	}
+	a.set(listing(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[],"nextCursor":"again"}}`))
+	require.Equal(t, []string{"old"}, b.listedAgain())
+	require.Contains(t, log.String(), errEndless.Error())
+	same := strings.Repeat(`{"name":"same","inputSchema":{"type":"object"}},`, 1000)
+	a.set(listing(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[` + strings.TrimSuffix(same, ",") + `]}}`))
+	require.Equal(t, []string{"same"}, b.listedAgain())
+	require.Equal(t, []string{"same"}, b.listedAgain())
+	require.Equal(t, maxLeftOut, strings.Count(log.String(), "tool left out"), "once, however often that is listed")
 }
 
 func TestLabelsMustDiffer(t *testing.T) {
