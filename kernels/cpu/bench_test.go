@@ -65,6 +65,22 @@ func BenchmarkQGemm(b *testing.B) {
 	}
 }
 
+// BenchmarkPackQRows reports the repacking of weights at load.
+func BenchmarkPackQRows(b *testing.B) {
+	const cols = 2048
+	r := rand.New(rand.NewPCG(3, 3))
+	for _, typ := range quantTypes {
+		b.Run(typ.String(), func(b *testing.B) {
+			blocks, tile := randomBlocks(r, typ, cpu.TileRows, cols), make([]byte, cpu.QTileBytes(typ, cols))
+			b.ReportAllocs()
+			b.SetBytes(int64(len(blocks)))
+			for b.Loop() {
+				cpu.PackQRows(tile, blocks, typ, cols, 0)
+			}
+		})
+	}
+}
+
 // BenchmarkPackQPanel reports the quantisation of activations.
 func BenchmarkPackQPanel(b *testing.B) {
 	const cols = 2048

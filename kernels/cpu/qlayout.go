@@ -67,30 +67,42 @@ func PackQRows(tile, src []byte, t quant.Type, cols, lane int) {
 		panic(fmt.Sprintf("kernels/cpu: PackQRows of %d rows of %d %v at lane %d", rows, cols, t, lane))
 	}
 	var b quant.Block
-	for r := range rows {
-		row := src[r*rowBytes:][:rowBytes]
-		for i := range cols / t.Elements() {
-			t.Unpack(&b, row[i*t.Bytes():])
-			packQuants(tile[i*t.Elements()/QBlock*qweightBytes(t):], b.Q[:t.Elements()], qwide(t), lane+r)
-			packScales(tile[cols/QBlock*qweightBytes(t)+i*qscaleBytes(t):], &b, t, lane+r)
+	for i := range cols / t.Elements() { // a block of all rows at a time: their lines are in cache
+		quants := tile[i*t.Elements()/QBlock*qweightBytes(t):]
+		scales := tile[cols/QBlock*qweightBytes(t)+i*qscaleBytes(t):]
+		for r := range rows {
+			t.Unpack(&b, src[r*rowBytes+i*t.Bytes():])
+			packQuants(quants, b.Q[:t.Elements()], qwide(t), lane+r)
+			packScales(scales, &b, t, lane+r)
 		}
 	}
 }
 
-// packQuants writes a block's integers to one lane.
+// packQuants writes a block's integers to one lane, [QBlock] columns at a time.
 func packQuants(dst []byte, q []uint8, wide bool, lane int) {
-	le := binary.LittleEndian
-	at := lane * 4
-	if wide {
-		for ; len(q) >= 4; q = q[4:] {
-			le.PutUint32(dst[at:], le.Uint32(q))
-			at += TileRows * 4
+	for ; len(q) >= QBlock; q = q[QBlock:] {
+		if wide {
+			packWide((*[512]byte)(dst), (*[QBlock]uint8)(q), lane)
+			dst = dst[512:]
+		} else {
+			packNarrow((*[256]byte)(dst), (*[QBlock]uint8)(q), lane)
+			dst = dst[256:]
 		}
-		return
 	}
-	for ; len(q) >= 8; q = q[8:] {
-		le.PutUint32(dst[at:], le.Uint32(q)|le.Uint32(q[4:])<<4)
-		at += TileRows * 4
+}
+
+func packWide(dst *[512]byte, q *[QBlock]uint8, lane int) {
+	at := lane % TileRows * 4
+	for i := range 8 {
+		binary.LittleEndian.PutUint32(dst[i*TileRows*4+at:], binary.LittleEndian.Uint32(q[4*i:]))
+	}
+}
+
+func packNarrow(dst *[256]byte, q *[QBlock]uint8, lane int) {
+	at := lane % TileRows * 4
+	for i := range 4 {
+		v := binary.LittleEndian.Uint64(q[8*i:])
+		binary.LittleEndian.PutUint32(dst[i*TileRows*4+at:], uint32(v)|uint32(v>>32)<<4)
 	}
 }
 

@@ -2,6 +2,8 @@ package quant
 
 import "encoding/binary"
 
+var le = binary.LittleEndian
+
 // Unpack takes the first block of src apart. It sets what the type has and
 // leaves the rest of b alone, but for Scales of 1 and a DMin of 0.
 func (t Type) Unpack(b *Block, src []byte) {
@@ -9,8 +11,8 @@ func (t Type) Unpack(b *Block, src []byte) {
 	switch t {
 	case Q8_0:
 		b.single(src)
-		for i := 0; i < 32; i += 4 { // from signed to 128 above
-			binary.LittleEndian.PutUint32(b.Q[i:], binary.LittleEndian.Uint32(src[2+i:])^0x80808080)
+		for i := 0; i < 32; i += 8 { // from signed to 128 above
+			le.PutUint64(b.Q[i:], le.Uint64(src[2+i:])^0x80*ones)
 		}
 	case Q4_0:
 		b.single(src)
@@ -32,11 +34,19 @@ func (b *Block) single(src []byte) {
 	b.D, b.DMin, b.Scales[0] = u16(src), 0, 1
 }
 
-// nibbles splits bytes into their low and high halves.
+// Eight bytes are handled at a time: lows is a mask of their low halves, ones has
+// the lowest bit of each.
+const (
+	lows = 0x0f0f0f0f0f0f0f0f
+	ones = 0x0101010101010101
+)
+
+// nibbles splits bytes, a multiple of eight, into their low and high halves.
 func nibbles(low, high []uint8, src []byte) {
-	low, high = low[:len(src)], high[:len(src)]
-	for i, v := range src {
-		low[i], high[i] = v&15, v>>4
+	for ; len(src) >= 8; low, high, src = low[8:], high[8:], src[8:] {
+		v := le.Uint64(src)
+		le.PutUint64(low, v&lows)
+		le.PutUint64(high, v>>4&lows)
 	}
 }
 
@@ -65,8 +75,9 @@ func (b *Block) fourBits(src []byte) {
 func (b *Block) fifthBit(src []byte) {
 	for group := range 8 {
 		q := b.Q[32*group:][:32]
-		for i, v := range src[:32] {
-			q[i] |= v >> group & 1 << 4
+		for i := 0; i < 32; i += 8 {
+			bits := le.Uint64(src[i:]) >> group & ones << 4
+			le.PutUint64(q[i:], le.Uint64(q[i:])|bits)
 		}
 	}
 }
@@ -81,11 +92,12 @@ func (b *Block) sixBits(src []byte) {
 	b.D, b.DMin = u16(src[208:]), 0
 	for half := range 2 {
 		q, low, high := b.Q[128*half:][:128], low[64*half:][:64], high[32*half:][:32]
-		for i, h := range high {
-			q[i] = low[i]&15 | h&3<<4
-			q[i+32] = low[i+32]&15 | h>>2&3<<4
-			q[i+64] = low[i]>>4 | h>>4&3<<4
-			q[i+96] = low[i+32]>>4 | h>>6<<4
+		for i := 0; i < 32; i += 8 {
+			first, second, h := le.Uint64(low[i:]), le.Uint64(low[i+32:]), le.Uint64(high[i:])
+			le.PutUint64(q[i:], first&lows|h&(3*ones)<<4)
+			le.PutUint64(q[i+32:], second&lows|h>>2&(3*ones)<<4)
+			le.PutUint64(q[i+64:], first>>4&lows|h>>4&(3*ones)<<4)
+			le.PutUint64(q[i+96:], second>>4&lows|h>>6&(3*ones)<<4)
 		}
 	}
 }
