@@ -7,7 +7,7 @@ import "encoding/json"
 type Request struct {
 	ID      string // response id with its prefix: chatcmpl-…, cmpl-…
 	Arrival int64  // Now() when the body had been read
-	Receive int64  // nanoseconds from the headers to the end of the body
+	Receive int64  // nanoseconds to the end of the body, from when the headers and its first 8 KiB are there
 
 	// Exactly one of Chat and Prompts is set.
 	Chat    *ChatInput

@@ -18,7 +18,7 @@ func profile() *openai.Profile {
 }
 
 func envelope() openai.Envelope {
-	return openai.Envelope{NewID: "0123", Created: 1700000000, Arrival: 7}
+	return openai.Envelope{NewID: "0123", Created: 1700000000, Arrival: 7, Receive: 5}
 }
 
 // request is a body with these fields beside what every one needs.
@@ -40,6 +40,11 @@ func parse(t *testing.T, p *openai.Profile, fields string) *openai.Call {
 	call, err := anthropic.ParseMessage([]byte(request(fields)), p, envelope())
 	require.NoError(t, err, fields)
 	return call
+}
+
+func TestMessagesHaveTheTimesOfTheirArrival(t *testing.T) {
+	r := parse(t, profile(), "").Request
+	require.Equal(t, []int64{7, 5}, []int64{r.Arrival, r.Receive})
 }
 
 func TestMessagesBecomeAChat(t *testing.T) {

@@ -53,7 +53,7 @@ type Envelope struct {
 	Metrics   string // HeaderMetrics, "" if not sent
 	Created   int64  // unix seconds
 	Arrival   int64  // infer.Now() when the body had been read
-	Receive   int64  // nanoseconds from the headers to the end of the body
+	Receive   int64  // nanoseconds to the end of the body, from when the headers and its first 8 KiB are there
 
 	ToolServers []infer.ToolServer // whose tools responses may offer, nil = none
 }

@@ -86,7 +86,7 @@ func (p *Profile) NewCall(o *Object, prefix string, e Envelope) *Call {
 	}}
 	p.metricsPlaces(o, e.Metrics, &c.Reply)
 	c.Request = &infer.Request{
-		ID: c.Reply.ID, Arrival: e.Arrival, N: 1,
+		ID: c.Reply.ID, Arrival: e.Arrival, Receive: e.Receive, N: 1,
 		Sampling: p.sampling(o), SeedGiven: o.seed() != nil, BadWords: o.stringList("bad_words", maxListedStrings),
 		Priority: p.priority(o, e.Priority), CacheSalt: o.cacheSalt(),
 		Stream: c.Reply.Stream, StreamInterval: p.streamInterval(o),
