@@ -77,6 +77,25 @@ func TestModelsOfAHub(t *testing.T) {
 	require.Contains(t, text, "no revision")
 }
 
+// Two processes that want the same model take turns at its files.
+func TestTwoPullsAtOnce(t *testing.T) {
+	h, env := hubWith(t)
+	a, pathA, errA := pullCommand(env, "troupe/understudy")
+	b, pathB, errB := pullCommand(env, "troupe/understudy")
+	require.NoError(t, a.Start())
+	require.NoError(t, b.Start())
+	require.NoError(t, a.Wait(), errA)
+	require.NoError(t, b.Wait(), errB)
+	require.Equal(t, pathA.String(), pathB.String())
+	var want int64
+	for _, name := range []string{"model.safetensors", "tokenizer.json"} {
+		info, err := os.Stat(filepath.Join(understudy, name))
+		require.NoError(t, err)
+		want += info.Size()
+	}
+	require.Equal(t, want, hubkit.StoreBytes(h.Requests()), "nothing comes twice")
+}
+
 // A process that is killed in the middle leaves what has come, and the next one
 // asks for the rest alone.
 func TestKilledPullIsResumed(t *testing.T) {

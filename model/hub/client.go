@@ -135,6 +135,7 @@ type statusError struct {
 	status     int
 	code       string        // X-Error-Code: RepoNotFound, GatedRepo, …
 	retryAfter time.Duration // 0 = not said
+	mayPass    bool          // whatever the status is
 }
 
 func newStatusError(resp *http.Response) *statusError {
@@ -167,7 +168,7 @@ func plain(err error) error {
 func isTemporary(err error) bool {
 	var status *statusError
 	if errors.As(err, &status) {
-		return status.status == http.StatusRequestTimeout || status.status == http.StatusTooManyRequests || status.status >= 500
+		return status.mayPass || status.status == http.StatusRequestTimeout || status.status == http.StatusTooManyRequests || status.status >= 500
 	}
 	var network *netError
 	return errors.As(err, &network)
@@ -216,7 +217,7 @@ func (h *Hub) explain(n Name, err error) error {
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if !errors.As(err, &status) {
+	if !errors.As(err, &status) || status.host != h.base.Host {
 		return &infer.Error{Code: infer.CodeUnavailable, Param: "model", Message: fmt.Sprintf("%s cannot be fetched: %v", n, err), Err: err}
 	}
 	page := h.base.JoinPath(n.Repo).String()

@@ -39,8 +39,9 @@ func faulty(t *testing.T, fault func(h *hubkit.Hub, w http.ResponseWriter, r *ht
 	h := hubkit.New(t)
 	all := files()
 	r := h.Add(repo, all)
+	hash := hubkit.Hash("model.safetensors", all["model.safetensors"])
 	h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
-		return h.OfStore(r) && strings.HasSuffix(r.URL.Path, hubkit.Hash("model.safetensors", all["model.safetensors"])) && fault(h, w, r)
+		return h.OfStore(r) && strings.HasSuffix(r.URL.Path, hash) && fault(h, w, r)
 	})
 	return h, r, all
 }
@@ -200,6 +201,36 @@ func TestSilentServer(t *testing.T) {
 	client, _, cache := opened(t, h, func(o *hub.Options) { o.StallTimeout = 300 * time.Millisecond })
 	pull(t, client, repo)
 	holds(t, cache, r.Commit, all, wanted)
+}
+
+// Signed addresses expire in the middle: the hub is asked for new ones.
+func TestExpiredAddress(t *testing.T) {
+	var n atomic.Int32
+	h, r, all := faulty(t, func(_ *hubkit.Hub, w http.ResponseWriter, _ *http.Request) bool {
+		if n.Add(1) == 4 {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	client, _, cache := opened(t, h)
+	pull(t, client, repo)
+	holds(t, cache, r.Commit, all, wanted)
+}
+
+func TestContentOfAnotherSize(t *testing.T) {
+	for _, by := range []int{-1, 1} {
+		for _, chunk := range []int64{1 << 20, 64 << 20} {
+			h, _, _ := faulty(t, func(_ *hubkit.Hub, w http.ResponseWriter, r *http.Request) bool {
+				http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(random(weightBytes+by)))
+				return true
+			})
+			client, _, cache := opened(t, h, func(o *hub.Options) { o.ChunkBytes = chunk })
+			_, err := client.Pull(t.Context(), name(t, repo))
+			require.ErrorContains(t, err, "model.safetensors")
+			require.NoDirExists(t, filepath.Join(cache, "refs"))
+		}
+	}
 }
 
 func TestRefusals(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -33,6 +34,7 @@ type Hub struct {
 	before   Fault
 	bare     bool // lists have no sizes and hashes
 	repos    map[string]*Repo
+	large    map[string][]byte // by hash
 	requests []*Request
 }
 
@@ -59,6 +61,8 @@ type Repo struct {
 	Commit  string
 	Files   map[string][]byte
 	Private bool
+
+	hashes map[string]string
 }
 
 // Request is what was asked for.
@@ -70,7 +74,7 @@ type Request struct {
 
 // New starts a hub that ends with the test.
 func New(tb testing.TB) *Hub {
-	h := &Hub{repos: map[string]*Repo{}}
+	h := &Hub{repos: map[string]*Repo{}, large: map[string][]byte{}}
 	h.Server = httptest.NewServer(h.record(false, h.answer))
 	h.Store = httptest.NewServer(h.record(true, h.give))
 	tb.Cleanup(func() {
@@ -84,14 +88,19 @@ func New(tb testing.TB) *Hub {
 
 // Add makes a repository of files.
 func (h *Hub) Add(name string, files map[string][]byte) *Repo {
+	r := &Repo{Files: maps.Clone(files), hashes: map[string]string{}}
 	sum := sha1.New() //nolint:gosec // git's hash
 	fmt.Fprint(sum, name)
-	for _, f := range sorted(files) {
-		fmt.Fprint(sum, f, Hash(f, files[f]))
-	}
-	r := &Repo{Commit: hex.EncodeToString(sum.Sum(nil)), Files: files}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, f := range sorted(files) {
+		r.hashes[f] = Hash(f, files[f])
+		fmt.Fprint(sum, f, r.hashes[f])
+		if IsLarge(f) {
+			h.large[r.hashes[f]] = files[f]
+		}
+	}
+	r.Commit = hex.EncodeToString(sum.Sum(nil))
 	h.repos[name] = r
 	return r
 }
@@ -229,9 +238,9 @@ func (h *Hub) list(w http.ResponseWriter, repo *Repo) {
 			n := len(repo.Files[name])
 			s["size"], s["blobId"] = n, strings.Repeat("0", 40)
 			if IsLarge(name) {
-				s["lfs"] = map[string]any{"sha256": Hash(name, repo.Files[name]), "size": n, "pointerSize": 134}
+				s["lfs"] = map[string]any{"sha256": repo.hashes[name], "size": n, "pointerSize": 134}
 			} else {
-				s["blobId"] = Hash(name, repo.Files[name])
+				s["blobId"] = repo.hashes[name]
 			}
 		}
 		siblings = append(siblings, s)
@@ -247,7 +256,7 @@ func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, repo *Repo, name s
 		return
 	}
 	w.Header().Set("X-Repo-Commit", repo.Commit)
-	hash := Hash(name, content)
+	hash := repo.hashes[name]
 	if !IsLarge(name) {
 		w.Header().Set("ETag", `"`+hash+`"`)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
@@ -261,27 +270,15 @@ func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, repo *Repo, name s
 
 // give serves a large file, with ranges.
 func (h *Hub) give(w http.ResponseWriter, r *http.Request) {
-	content := h.Large(strings.TrimPrefix(r.URL.Path, "/"))
+	h.mu.Lock()
+	content := h.large[strings.TrimPrefix(r.URL.Path, "/")]
+	h.mu.Unlock()
 	if content == nil || r.URL.RawQuery != Signature {
 		refuse(w, http.StatusForbidden, "")
 		return
 	}
 	w.Header().Set("ETag", `"of-the-store"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-}
-
-// Large returns the large file with a hash, nil if there is none.
-func (h *Hub) Large(hash string) []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, repo := range h.repos {
-		for name, b := range repo.Files {
-			if IsLarge(name) && Hash(name, b) == hash {
-				return b
-			}
-		}
-	}
-	return nil
 }
 
 func sorted(files map[string][]byte) []string {
