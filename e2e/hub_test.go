@@ -68,6 +68,9 @@ func TestModelsOfAHub(t *testing.T) {
 	got, _ = s.chat(ask)
 	require.Contains(t, choice(got, 0)["message"].(obj)["content"], "Paris")
 
+	got, _ = serveEnv(t, env, "troupe/understudy-GGUF:Q4_0", "--tokenizer", "troupe/understudy").chat(ask)
+	require.Contains(t, choice(got, 0)["message"].(obj)["content"], "Paris")
+
 	h.Requests()
 	s = serveEnv(t, append(env, "HF_HUB_OFFLINE=1"), "troupe/understudy-GGUF:Q8_0")
 	s.chat(ask)

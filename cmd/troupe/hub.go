@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model"
 	"github.com/troupe-llm/troupe/model/hub"
 	"github.com/troupe-llm/troupe/model/understudy"
 )
@@ -24,7 +27,7 @@ func (m *Main) pull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := m.fetch(ctx, name, cfg.HubFlags)
+	got, err := m.fetch(ctx, name, hub.Options{CacheDir: cfg.HubFlags.DownloadDir})
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: what has come is kept; the same command goes on from there")
 	}
@@ -50,48 +53,64 @@ func (m *Main) fetchModels(ctx context.Context, cfg *config.Serve) error {
 		wanted = append(wanted, speculation.Model)
 	}
 	cfg.Fetched = map[string]string{}
-	for i, model := range wanted {
-		name, ok := hubName(model)
-		if !ok || cfg.Fetched[model] != "" {
+	for i, given := range wanted {
+		name, ok := hubName(given)
+		if !ok || cfg.Fetched[given] != "" {
 			continue
 		}
+		o := hub.Options{CacheDir: cfg.Model.Hub.DownloadDir}
 		if i == 0 {
+			o.Check = isServable
 			if name, err = name.At(cfg.Model.Hub.Revision); err != nil {
 				return err
 			}
 		}
-		got, err := m.fetch(ctx, name, cfg.Model.Hub)
+		got, err := m.fetch(ctx, name, o)
 		var coded *infer.Error
 		if errors.As(err, &coded) && coded.Code == infer.CodeInvalid {
-			return &infer.Error{Code: coded.Code, Param: coded.Param, Err: err, Message: fmt.Sprintf("there is no folder %q here, and at the hub: %s", model, coded.Message)}
+			return &infer.Error{Code: coded.Code, Param: coded.Param, Err: err, Message: fmt.Sprintf("there is no folder %q here, and at the hub: %s", given, coded.Message)}
 		}
 		if err != nil {
 			return err
 		}
-		cfg.Fetched[model] = got.Path
+		cfg.Fetched[given] = got.Path
 	}
 	return nil
 }
 
 // hubName reads a model's name as one of a hub. Whatever is on disk comes first,
 // and so do the names of the embedded models.
-func hubName(model string) (hub.Name, bool) {
-	if model == "" || model == understudy.Name || model == understudy.DraftName {
+func hubName(given string) (hub.Name, bool) {
+	if given == "" || given == understudy.Name || given == understudy.DraftName {
 		return hub.Name{}, false
 	}
-	if _, err := os.Lstat(model); err == nil {
+	if _, err := os.Lstat(given); err == nil {
 		return hub.Name{}, false
 	}
-	return hub.ParseName(model)
+	return hub.ParseName(given)
 }
 
-// fetch fetches what is not in the cache of a model.
-func (m *Main) fetch(ctx context.Context, name hub.Name, flags config.HubFlags) (hub.Snapshot, error) {
+// isServable refuses a model of an architecture that is not known, before its
+// weights are fetched.
+func isServable(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return infer.Errorf(infer.CodeInvalid, "model", "it has no config.json")
+	}
+	if err == nil {
+		_, err = model.ParseConfig(b)
+	}
+	return err
+}
+
+// fetch fetches what is not in the cache of a model. Of what, the folder and the
+// check are the caller's.
+func (m *Main) fetch(ctx context.Context, name hub.Name, what hub.Options) (hub.Snapshot, error) {
 	o, err := hub.FromEnv(m.Getenv)
 	if err != nil {
 		return hub.Snapshot{}, err
 	}
-	o.CacheDir = cmp.Or(flags.DownloadDir, o.CacheDir)
+	o.CacheDir, o.Check = cmp.Or(what.CacheDir, o.CacheDir), what.Check
 	o.UserAgent = "troupe/" + version()
 	o.Progress = &fetchProgress{w: m.Stderr, terminal: isTerminal(m.Stderr), model: name.String()}
 	h, err := hub.New(o)

@@ -83,6 +83,15 @@ func TestPullMistakes(t *testing.T) {
 	require.Equal(t, exitUsage, code, stderr)
 }
 
+func TestArchitectureIsCheckedBeforeTheWeights(t *testing.T) {
+	h, env := hubOf(t)
+	h.Add("org/mamba", map[string][]byte{"config.json": []byte(`{"architectures":["MambaForCausalLM"]}`), "model.safetensors": make([]byte, 1000), "tokenizer.json": []byte("{}")})
+	code, _, stderr := executeIn(env, nil, "serve", "org/mamba", "--port", "0")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "MambaForCausalLM")
+	require.EqualValues(t, 2, hubkit.StoreBytes(h.Requests()), "the tokenizer")
+}
+
 func TestPullInterrupted(t *testing.T) {
 	h, env := hubOf(t)
 	signals := make(chan os.Signal, 1)

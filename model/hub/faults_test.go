@@ -338,8 +338,8 @@ func TestFullDisk(t *testing.T) {
 	h.Add(repo, files())
 	client, _, _ := opened(t, h, func(o *hub.Options) { o.FreeBytes = func(string) (int64, bool) { return 1 << 20, true } })
 	_, err := client.Pull(t.Context(), name(t, repo))
-	require.ErrorContains(t, err, "does not fit on the disk: 5.1 MiB are to be fetched, 1.0 MiB are free in ")
-	require.Empty(t, hubkit.Downloads(h.Requests()))
+	require.ErrorContains(t, err, "does not fit on the disk: 5.0 MiB are to be fetched, 1.0 MiB are free in ")
+	require.EqualValues(t, 90_000, hubkit.StoreBytes(h.Requests()), "the tokenizer, and nothing of the weights")
 
 	if _, err := os.Stat("/dev/full"); err == nil {
 		client, _, cache := opened(t, h)
@@ -349,6 +349,21 @@ func TestFullDisk(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		require.ErrorContains(t, err, "the disk is full")
 	}
+}
+
+// A model that cannot be served is refused before its weights come in.
+func TestCheckBeforeTheWeights(t *testing.T) {
+	h := hubkit.New(t)
+	h.Add(repo, files())
+	client, _, _ := opened(t, h, func(o *hub.Options) {
+		o.Check = func(dir string) error {
+			b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+			return fmt.Errorf("no such architecture: %s (%w)", b, err)
+		}
+	})
+	_, err := client.Pull(t.Context(), name(t, repo))
+	require.ErrorContains(t, err, `no such architecture: {"a":1}`)
+	require.EqualValues(t, 90_000, hubkit.StoreBytes(h.Requests()))
 }
 
 // Of two that want the same, one fetches and the other waits for it.

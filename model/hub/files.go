@@ -59,9 +59,10 @@ func isSafePath(s string) bool {
 
 // choice is what of a repository is fetched.
 type choice struct {
-	files []File
-	index bool   // files has the index of the shards, which are yet to be added
-	gguf  string // path of the one GGUF file, "" = safetensors
+	small   []File // what is read beside the weights
+	weights []File
+	index   bool   // small has the index of the shards, which the weights are
+	gguf    string // path of the one GGUF file, "" = safetensors
 }
 
 // smallFiles has the files that are read beside the weights.
@@ -77,21 +78,21 @@ func choose(n Name, files []File) (choice, error) {
 		if err != nil {
 			return c, err
 		}
-		return choice{files: []File{f}, gguf: f.Path}, nil
+		return choice{weights: []File{f}, gguf: f.Path}, nil
 	}
 	for _, f := range files {
 		for _, pattern := range smallFiles {
 			if ok, err := path.Match(pattern, f.Path); err == nil && ok {
-				c.files = append(c.files, f)
+				c.small = append(c.small, f)
 				break
 			}
 		}
 	}
 	if single != nil {
-		c.files = append(c.files, *single)
+		c.weights = []File{*single}
 		return c, nil
 	}
-	c.files, c.index = append(c.files, *index), true
+	c.small, c.index = append(c.small, *index), true
 	return c, nil
 }
 

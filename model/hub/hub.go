@@ -22,6 +22,10 @@ type Options struct {
 	Token    string // "" = anonymous
 	Offline  bool   // serve from the cache, without any request
 
+	// Check looks at a folder of safetensors before the weights come in, when all
+	// else is there: its error ends the pull. nil = no opinion.
+	Check func(dir string) error
+
 	UserAgent    string
 	Progress     Progress                                   // nil = nobody looks
 	Parallel     int                                        // ranges of a file that come in at once

@@ -71,22 +71,26 @@ func (p *pull) run(ctx context.Context, files []File) (string, error) {
 	if err := os.MkdirAll(filepath.Join(p.cache.dir, "blobs"), 0o755); err != nil {
 		return "", p.h.diskError(err, 0)
 	}
-	if err := p.fetch(ctx, chosen.files); err != nil {
+	if err := p.fetch(ctx, chosen.small); err != nil {
 		return "", err
 	}
 	dir := p.cache.snapshot(p.commit)
+	if p.h.o.Check != nil && chosen.gguf == "" {
+		if err := p.h.o.Check(dir); err != nil {
+			return "", err
+		}
+	}
 	if chosen.index {
 		index, err := readSmall(filepath.Join(dir, indexFile), maxIndexBytes)
 		if err != nil {
 			return "", err
 		}
-		weights, err := shards(index, files)
-		if err != nil {
+		if chosen.weights, err = shards(index, files); err != nil {
 			return "", err
 		}
-		if err := p.fetch(ctx, weights); err != nil {
-			return "", err
-		}
+	}
+	if err := p.fetch(ctx, chosen.weights); err != nil {
+		return "", err
 	}
 	// Last, so that a pull that is cut short leaves the revision to what it was.
 	if err := p.cache.setRef(p.name.revision(), p.commit); err != nil {

@@ -10,7 +10,7 @@ import (
 // Chat is the settings of `troupe chat`.
 type Chat struct {
 	URL       string `name:"url" help:"Server to talk to; without it the model runs in this process."`
-	Model     string `help:"With --url the model's name at the server, else the folder to load. The server's first, or the embedded model, if absent."`
+	Model     string `help:"With --url the model's name at the server, else the folder, or the name at a hub, of the model to load. The server's first, or the embedded model, if absent."`
 	System    string `help:"System message."`
 	APIKey    string `name:"api-key" placeholder:"KEY" help:"Bearer key; or OPENAI_API_KEY."`
 	MaxTokens int    `default:"0" help:"Most tokens per answer; 0 = the server's default."`
