@@ -108,6 +108,19 @@ func (l *loop) Cancel(reason infer.CancelReason) {
 	l.stop()
 }
 
+// endCalls gives the response up between two turns. One that is being generated runs on.
+func (l *loop) endCalls() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.turn != nil {
+		return
+	}
+	if l.reason == "" {
+		l.reason = infer.CancelShutdown
+	}
+	l.stop()
+}
+
 // Drain implements infer.Stream.
 func (l *loop) Drain(buf []infer.Event) []infer.Event {
 	if l.turn == nil {
@@ -177,6 +190,9 @@ func (l *loop) endTurn(buf []infer.Event, f *infer.Final) []infer.Event {
 		l.mu.Lock()
 		l.turn = nil
 		l.mu.Unlock()
+		if l.server.noCalls.Load() {
+			l.endCalls()
+		}
 		go l.run()
 		return buf
 	}

@@ -72,6 +72,9 @@ func (l *loop) runCall(call infer.ServerCall, isAllowed bool) infer.ToolResult {
 	if !isAllowed {
 		return infer.ToolResult{Text: "The call was not made: this response may make no more calls (max_tool_calls).", IsFailed: true}
 	}
+	if l.ctx.Err() != nil {
+		return infer.ToolResult{Text: "The call was given up.", IsFailed: true}
+	}
 	begun := time.Now()
 	result := l.callTool(call)
 	l.server.opts.ToolMetrics.Observe(metrics.ToolCall{Server: call.Server, Duration: time.Since(begun), IsFailed: result.IsFailed})

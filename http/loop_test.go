@@ -284,6 +284,25 @@ func TestShutdownEndsACall(t *testing.T) {
 	require.Contains(t, o["error"].(obj)["message"], "shutting down")
 }
 
+// TestCallsEndBeforeAShutdown: a generator that drains does not know of them.
+func TestCallsEndBeforeAShutdown(t *testing.T) {
+	g, b := newScript(calling("weather")), newToolbox(untilGone)
+	s := startLoop(t, g, b, http.Options{})
+	_, r := s.raw(t, post("/v1/responses", askTools(`,"stream":true`)))
+	readHead(t, r)
+	<-b.calls
+	s.EndCalls()
+	name, o := lastEvent(t, strings.Join(readChunks(t, r), ""))
+	require.Equal(t, []any{"failed", "cancelled"}, []any{name, o["status"]})
+	require.Contains(t, o["error"].(obj)["message"], "shutting down")
+
+	o = parseObj(t, s.do(t, "POST", "/v1/responses", askTools("")).body) // its turn is generated, its calls are not made
+	require.Equal(t, "cancelled", o["status"])
+	require.Equal(t, "mcp_list_tools, mcp_call failed", outputTypes(o))
+	require.Empty(t, b.calls)
+	require.Len(t, g.asked, 2)
+}
+
 // TestResponseInTheBackgroundIsCancelledInACall, and no goroutine is left.
 func TestResponseInTheBackgroundIsCancelledInACall(t *testing.T) {
 	g, b := newScript(calling("weather")), newToolbox(untilGone)

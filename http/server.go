@@ -48,7 +48,8 @@ type Server struct {
 	isHasty  atomic.Bool // requests have been cancelled: nobody is waited for
 
 	responses responseStore
-	loops     sync.Map // of *loop, by the id of its request
+	loops     sync.Map    // of *loop, by the id of its request
+	noCalls   atomic.Bool // of tools are made any more
 
 	gate              *gate
 	transfers         transfers
@@ -164,6 +165,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.ledger.wait(shutdownGrace)
 	s.watcher.close()
 	return err
+}
+
+// EndCalls gives up the calls of tools that run, with their responses, and lets none
+// begin. While a generator drains no turn would follow them, and between two turns it
+// knows of no request to wait for.
+func (s *Server) EndCalls() {
+	s.noCalls.Store(true)
+	s.loops.Range(func(_, l any) bool {
+		l.(*loop).endCalls()
+		return true
+	})
 }
 
 // stopAccepting closes the listeners, those of a Serve that has just begun included.

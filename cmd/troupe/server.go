@@ -180,6 +180,7 @@ const hastyFlushTime = 500 * time.Millisecond
 func (s *server) drain(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	s.http.EndCalls()
 	if err := s.engine.Drain(ctx); err != nil {
 		s.log.Warn(fmt.Sprintf("Requests were cancelled at the end of --shutdown-timeout (%v)", timeout))
 	}
