@@ -57,7 +57,8 @@ func (m *Matcher) within(output []int32, dst []uint64, b *infer.MaskBudget) (ok 
 }
 
 // goOn finds the mask after output on a goroutine of its own, which has the matcher
-// until it is done.
+// until it is done. It waits for a lane: the work of each is bounded, and so each gets
+// one.
 func (m *Matcher) goOn(output []int32, tell func()) {
 	rest := slices.Clone(output[m.count:])
 	l := &late{count: len(output), done: make(chan struct{}), mask: make([]uint64, m.b.v.MaskWords())}
@@ -70,6 +71,9 @@ func (m *Matcher) goOn(output []int32, tell func()) {
 				l.err = infer.Internal(fmt.Errorf("grammar: panic: %v\n%s", r, debug.Stack()))
 			}
 		}()
+		lanes := m.b.v.lanes
+		lanes <- struct{}{}
+		defer func() { <-lanes }()
 		for _, id := range rest {
 			if l.err = m.Accept(id); l.err != nil {
 				return

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 )
 
@@ -20,6 +21,8 @@ type Vocabulary struct {
 	first  [256]int32 // by byte, the child of the root; 0 = there is none
 	shared []*local   // by node of the prelude, nil if it is not wide
 	free   *local     // of loops over freeChar
+
+	lanes chan struct{} // has room for as many as may go on by themselves at a time
 }
 
 // VocabularyOptions say which tokens are more than their bytes.
@@ -45,6 +48,7 @@ type trieNode struct {
 func NewVocabulary(tokenBytes [][]byte, o VocabularyOptions) *Vocabulary {
 	v := &Vocabulary{
 		tokens: tokenBytes, allowed: make([]bool, len(tokenBytes)), isEOS: map[int32]bool{},
+		lanes: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), // steps want the cores, too
 	}
 	for i, b := range tokenBytes {
 		v.allowed[i] = len(b) > 0 && len(b) <= maxTokenBytes
