@@ -303,6 +303,22 @@ func TestCallsEndBeforeAShutdown(t *testing.T) {
 	require.Len(t, g.asked, 2)
 }
 
+// TestAnAdministratorEndsACall: no engine knows of the request then.
+func TestAnAdministratorEndsACall(t *testing.T) {
+	g, b := newScript(calling("weather")), newToolbox(untilGone)
+	s := startLoop(t, g, b, http.Options{Inspector: &fakeInspector{}, Keys: []http.Key{root()}})
+	body := make(chan string, 1)
+	go func() {
+		body <- s.do(t, "POST", "/v1/responses", askTools(`,"request_id":"mine"`), "Authorization", asRoot).body
+	}()
+	<-b.calls
+	require.Equal(t, 200, s.do(t, "DELETE", "/v1/requests/resp_mine", "", "Authorization", asRoot).StatusCode)
+	o := parseObj(t, <-body)
+	require.Equal(t, "cancelled", o["status"])
+	require.Contains(t, o["error"].(obj)["message"], "by the server's operator")
+	require.Equal(t, 404, s.do(t, "DELETE", "/v1/requests/resp_mine", "", "Authorization", asRoot).StatusCode)
+}
+
 // TestResponseInTheBackgroundIsCancelledInACall, and no goroutine is left.
 func TestResponseInTheBackgroundIsCancelledInACall(t *testing.T) {
 	g, b := newScript(calling("weather")), newToolbox(untilGone)

@@ -164,10 +164,14 @@ func TestCallsRunSideBySide(t *testing.T) {
 		return &sdk.CallToolResult{}, nil
 	}}))
 	var calls sync.WaitGroup
+	results := make(chan infer.ToolResult, maxConcurrent)
 	for range maxConcurrent {
-		calls.Go(func() { _ = b.run("meet", "{}") })
+		calls.Go(func() { results <- b.run("meet", "{}") })
 	}
 	calls.Wait()
+	for range maxConcurrent {
+		require.False(t, (<-results).IsFailed)
+	}
 }
 
 func TestToolsAreListedWithinBounds(t *testing.T) {
