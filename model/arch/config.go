@@ -184,7 +184,7 @@ func refuse(f *jsonfields.Fields) {
 		}
 	}
 	if f.Has("quantization_config") {
-		f.Fail("quantization_config", "is not supported: use the model's float32, float16 or bfloat16 release")
+		f.Fail("quantization_config", "is not supported: use the model's float32, float16 or bfloat16 release, or a GGUF file")
 	}
 }
 
