@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
@@ -275,15 +276,24 @@ func (s *step) readRow(r logitsRow, logits []float32, p *infer.ScheduledSequence
 	return nil
 }
 
-// awaitMask waits for a late mask if all sequences of the step do: the next step would
-// be for nothing.
+// maxMaskWait is how long a step may wait for a late mask: short, since newcomers wait
+// with it, and the step counts as hung some day.
+const maxMaskWait = 10 * time.Millisecond
+
+// awaitMask waits a moment for a late mask if all sequences of the step do: the next
+// step would most likely be for nothing.
 func (s *step) awaitMask(res *infer.StepResult) {
 	for i := range res.Sequences {
 		if !res.Sequences[i].Deferred {
 			return
 		}
 	}
-	<-s.guide.late
+	timer := time.NewTimer(maxMaskWait)
+	defer timer.Stop()
+	select {
+	case <-s.guide.late:
+	case <-timer.C:
+	}
 }
 
 // describe reports a prompt token's log-probability.
