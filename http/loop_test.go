@@ -143,7 +143,7 @@ func TestResponseOfSeveralTurns(t *testing.T) {
 			o = parseObj(t, res.body)
 		}
 		require.Equal(t, "mcp_list_tools, mcp_call completed, mcp_call completed, mcp_call completed, message completed", outputTypes(o))
-		require.Equal(t, obj{"input_tokens": 30., "input_tokens_details": obj{"cached_tokens": 6.}, "output_tokens": 15.,
+		require.Equal(t, obj{"input_tokens": 30., "input_tokens_details": obj{"cached_tokens": 6., "cache_write_tokens": 0.}, "output_tokens": 15.,
 			"output_tokens_details": obj{"reasoning_tokens": 3.}, "total_tokens": 45.}, o["usage"])
 		require.NotContains(t, o, "metrics")
 		turns := o["metrics_per_turn"].([]any)

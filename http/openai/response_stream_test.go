@@ -115,7 +115,7 @@ func TestResponseStreamOrder(t *testing.T) {
 		require.Equal(t, test.details, response["incomplete_details"])
 		require.Equal(t, []any{events[8]["item"]}, response["output"])
 		require.Equal(t, test.status, events[8]["item"].(obj)["status"])
-		require.Equal(t, obj{"input_tokens": 9.0, "input_tokens_details": obj{"cached_tokens": 4.0}, "output_tokens": 3.0,
+		require.Equal(t, obj{"input_tokens": 9.0, "input_tokens_details": obj{"cached_tokens": 4.0, "cache_write_tokens": 0.0}, "output_tokens": 3.0,
 			"output_tokens_details": obj{"reasoning_tokens": 0.0}, "total_tokens": 12.0}, response["usage"])
 		require.Equal(t, obj{"time_to_first_token_ms": 300.0, "queue_time_ms": 0.0, "generation_time_ms": nil, "mean_itl_ms": nil, "tokens_per_second": nil}, response["metrics"])
 	}

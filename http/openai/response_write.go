@@ -192,7 +192,7 @@ func appendResponseUsage(dst []byte, f *infer.Final) []byte {
 	u := f.Usage
 	dst = appendInt(append(dst, `{"input_tokens":`...), u.NumPromptTokens)
 	dst = appendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), u.NumCachedTokens)
-	dst = appendInt(append(dst, `},"output_tokens":`...), u.NumCompletionTokens)
+	dst = appendInt(append(dst, `,"cache_write_tokens":0},"output_tokens":`...), u.NumCompletionTokens) // no client pays for the prefix cache
 	dst = appendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), u.NumReasoningTokens)
 	dst = append(dst, `},"total_tokens":`...)
 	return append(appendInt(dst, u.NumPromptTokens+u.NumCompletionTokens), '}')
