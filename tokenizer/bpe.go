@@ -13,10 +13,12 @@ const (
 	partGuard  = 4 << 10
 )
 
-// bpe is the model of the tokenizer: byte-pair encoding of one word.
+// bpe is the model of the tokenizer: it turns one word into ids, by byte-pair
+// encoding with a table of merges or by another segmenter.
 type bpe struct {
 	vocab        *index
 	merges       *mergeTable
+	other        segmenter   // in place of merges, nil = merges
 	byteLevel    bool        // words are raw bytes, spelled in the byte alphabet in the vocabulary
 	byteID       [256]int32  // id of each byte (byte fallback for character-level models), -1 = none
 	byteFallback bool        // character-level: unknown characters become their bytes
@@ -42,6 +44,11 @@ type mergeScratch struct {
 	next    []int32 // right neighbour
 	heap    rankHeap
 	form    []byte // of a word, spelled in the byte alphabet
+
+	merged      []int32 // by scores: the token to which the pair merges
+	out, starts []int32 // of segmenters: ids and the bytes at which they begin
+	best        viterbi
+	steps       int // of the search for tokens; only tests look at it
 }
 
 func (m *bpe) getScratch() *mergeScratch {
@@ -86,6 +93,10 @@ func (m *bpe) whole(word string, s *mergeScratch) int32 {
 
 // appendMerged appends the ids of a word of at most maxPart bytes.
 func (m *bpe) appendMerged(out []int32, word string, s *mergeScratch) []int32 {
+	if m.other != nil {
+		m.other.segment(word, s)
+		return append(out, s.ids...)
+	}
 	m.symbols(word, s)
 	if len(s.ids) <= maxScanned {
 		m.mergeByScan(s)
@@ -95,6 +106,17 @@ func (m *bpe) appendMerged(out []int32, word string, s *mergeScratch) []int32 {
 	return append(out, s.ids...)
 }
 
+// segmentPart is appendMerged for a part of a long word: the ids stay in s,
+// which knows where they begin.
+func (m *bpe) segmentPart(part string, s *mergeScratch) {
+	if m.other != nil {
+		m.other.segment(part, s)
+		return
+	}
+	m.symbols(part, s)
+	m.mergeByHeap(s)
+}
+
 // appendLong appends the ids of a word of any length, in parts of m.maxPart
 // bytes. The next part begins at the last token border that is far enough from
 // the end of this one to be a border of the whole word as well. It stops after
@@ -102,8 +124,7 @@ func (m *bpe) appendMerged(out []int32, word string, s *mergeScratch) []int32 {
 func (m *bpe) appendLong(out []int32, word string, limit int, s *mergeScratch) []int32 {
 	for len(word) > m.maxPart {
 		part := word[:runeStart(word, m.maxPart)]
-		m.symbols(part, s)
-		m.mergeByHeap(s)
+		m.segmentPart(part, s)
 		next, kept := len(part), len(s.ids)
 		for k := kept - 1; k > 0; k-- {
 			if at := s.offset(k); at <= len(part)-m.partGuard {
@@ -120,7 +141,7 @@ func (m *bpe) appendLong(out []int32, word string, limit int, s *mergeScratch) [
 	return m.appendWord(out, word, s)
 }
 
-// offset returns the byte at which symbol k begins, after mergeByHeap.
+// offset returns the byte at which symbol k begins, after segmentPart.
 func (s *mergeScratch) offset(k int) int {
 	at := s.prev[k]
 	if len(s.offsets) > 0 {

@@ -78,5 +78,6 @@ func (c *cutter) span(start, end int, isMatch bool) bool {
 func (c *cutter) flush() bool {
 	start, end := c.start, c.end
 	c.start = c.end
+	c.e.atStart = c.e.atStart && start == 0
 	return start == end || c.e.piece(c.next, c.s[start:end])
 }

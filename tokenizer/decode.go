@@ -24,19 +24,20 @@ type Decoder struct {
 	skipSpecial bool
 	dropInvalid bool
 	strip       int    // leading stripText still to be dropped
+	first       bool   // the next token is the first one, and read without marks
 	pending     []byte // the beginning of a character, at most 3 bytes
 	buf         []byte // scratch
 }
 
 // NewDecoder returns a decoder at the beginning of a text.
 func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
-	return &Decoder{t: t, skipSpecial: skipSpecial, strip: t.decode.strip}
+	return &Decoder{t: t, skipSpecial: skipSpecial, strip: t.decode.strip, first: t.decode.dropFirst != ""}
 }
 
 // Continue tells the decoder, before the first Push, that its ids continue a
 // text: a model that marks words by the blank before them (Llama 2) drops that
 // blank only where a text begins.
-func (d *Decoder) Continue() { d.strip = 0 }
+func (d *Decoder) Continue() { d.strip, d.first = 0, false }
 
 // DropInvalid tells the decoder to leave out bytes that form no character, where
 // it would write U+FFFD: a client that reads generated text then never meets a
@@ -49,6 +50,10 @@ func (d *Decoder) Push(id int32) string {
 	s := d.t.TokenText(id)
 	if s == "" || d.skipSpecial && d.t.IsSpecial(id) {
 		return ""
+	}
+	if d.first {
+		d.first = false
+		s = d.t.decode.firstText(d.t.TokenString(id))
 	}
 	if len(d.pending) > 0 || !utf8.ValidString(s) {
 		s = d.assemble(s)
@@ -69,7 +74,7 @@ func (d *Decoder) Push(id int32) string {
 // an incomplete character can be, which is dropped. The decoder is then at the
 // beginning of a new text.
 func (d *Decoder) Flush() string {
-	d.pending, d.strip = d.pending[:0], d.t.decode.strip
+	d.pending, d.strip, d.first = d.pending[:0], d.t.decode.strip, d.t.decode.dropFirst != ""
 	return ""
 }
 

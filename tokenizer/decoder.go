@@ -11,6 +11,7 @@ type decoding struct {
 	byteLevel    bool // the form spells bytes in the byte alphabet
 	byteFallback bool // <0x41> is the byte 0x41
 	replaces     []replace
+	dropFirst    string // a mark that the first token of a text is read without, "" = none
 	fused        bool   // texts of tokens are joined before what follows
 	stripText    string // dropped at most strip times where a text begins
 	strip        int
@@ -24,6 +25,10 @@ type decoderJSON struct {
 	Content  string            `json:"content"`  // Replace, Strip
 	Start    int               `json:"start"`    // Strip
 	Stop     int               `json:"stop"`     // Strip
+
+	Replacement    string  `json:"replacement"`      // Metaspace
+	PrependScheme  *string `json:"prepend_scheme"`   // Metaspace; nil = always
+	AddPrefixSpace *bool   `json:"add_prefix_space"` // Metaspace
 }
 
 // maxStrip bounds decoder Strip.
@@ -52,13 +57,15 @@ func (d *decoding) parse(b json.RawMessage, part string, depth int) error {
 		}
 		return nil
 	case "ByteLevel":
-		if d.byteFallback || d.fused || len(d.replaces) > 0 {
+		if d.byteFallback || d.fused || d.dropFirst != "" || len(d.replaces) > 0 {
 			return unsupported(part, "ByteLevel after other decoders")
 		}
 		d.byteLevel = true
 		return nil
 	case "Replace":
 		return d.parseReplace(&j, part)
+	case "Metaspace":
+		return d.parseMetaspace(&j, part)
 	case "ByteFallback":
 		d.byteFallback = true
 		return nil
@@ -96,6 +103,28 @@ func (d *decoding) parseStrip(j *decoderJSON, part string) error {
 	}
 	d.stripText, d.strip = j.Content, j.Start
 	return nil
+}
+
+// parseMetaspace reads marks as blanks, except those in the first token of a
+// text if encoding puts a mark before texts.
+func (d *decoding) parseMetaspace(j *decoderJSON, part string) error {
+	if d.fused {
+		return unsupported(part, "Metaspace after Fuse")
+	}
+	m, err := newMetaspace(j.Replacement, j.PrependScheme, j.AddPrefixSpace, part)
+	if err != nil {
+		return err
+	}
+	if m.scheme != "never" {
+		d.dropFirst = m.mark
+	}
+	d.replaces = append(d.replaces, replace{old: m.mark, new: " "})
+	return nil
+}
+
+// firstText is text for the first token of a text.
+func (d *decoding) firstText(form string) string {
+	return d.text(strings.ReplaceAll(form, d.dropFirst, ""))
 }
 
 // text returns the bytes that a token of the vocabulary stands for.

@@ -1,7 +1,10 @@
 // Package tokenizer turns text into token ids and back, the way a Hugging Face
 // tokenizer.json says. It reads models of type BPE: byte-level ones (GPT-2,
 // Llama 3, Qwen, DeepSeek, gpt-oss) and character-level ones with byte fallback
-// (Llama 2, Mistral, Gemma). Anything it does not know is refused by name when
+// (Llama 2, Mistral, Gemma); of type Unigram (T5, ALBERT, XLM-R), with the
+// charsmaps of SentencePiece; and of a type of our own, SentencePieceBPE, which
+// stands for the vocabularies of GGUF files: BPE that has the score of every
+// token in place of merges. Anything it does not know is refused by name when
 // the file is loaded, never when a request is served.
 //
 // # Encoding
@@ -13,7 +16,8 @@
 //  2. Each gap between them is normalized by itself.
 //  3. Added tokens that are "normalized" are cut out of the result.
 //  4. The pre-tokenizer cuts the gaps into words.
-//  5. Byte-pair merging turns each word into ids.
+//  5. Byte-pair merging, or the search for the best sum of scores, turns each
+//     word into ids.
 //  6. The post-processor puts the template's ids around them; a text that
 //     begins with the template's ids keeps those and gets no second set.
 //
@@ -25,6 +29,8 @@
 // Where the ids may differ from the reference on purpose:
 //   - a word longer than 64 KiB is merged in overlapping parts, so that its
 //     cost stays near linear and its memory bounded;
+//   - whether a charsmap applies to a mark together with the character before it
+//     follows Go's version of Unicode (15; the reference has 16);
 //   - a suppressed control token is searched for other tokens within itself;
 //   - a split pattern without a scanner of its own sees 128 KiB at a time, so
 //     that longer matches are cut, and text on which it runs out of time is

@@ -128,6 +128,11 @@ func (e *encoder) gap(text string, at infer.Span, ctl *controls) bool {
 		return true
 	}
 	e.atStart = at.Start == 0
+	if e.atStart && e.t.startMayGo {
+		_, size := utf8.DecodeRuneInString(s)
+		_, first := normalizeAll(e.t.normalizers, s, []infer.Span{{End: size}})
+		e.atStart = first[0].End > 0
+	}
 	if e.t.addedNormalized == nil {
 		s, _ = normalizeAll(e.t.normalizers, s, nil)
 		return e.piece(0, s)

@@ -23,7 +23,16 @@ type fileJSON struct {
 	Model         *modelJSON      `json:"model"`
 }
 
-// modelJSON is the model of type BPE.
+// Types of models.
+const (
+	typeBPE     = "BPE"
+	typeUnigram = "Unigram"
+	// typeScoredBPE is a type of our own, for the vocabularies of GGUF files: BPE
+	// without merges, but with the score of every token, as SentencePiece has it.
+	typeScoredBPE = "SentencePieceBPE"
+)
+
+// modelJSON is the model.
 type modelJSON struct {
 	Type                    string     `json:"type"` // old files have none
 	Vocab                   vocabJSON  `json:"vocab"`
@@ -35,6 +44,8 @@ type modelJSON struct {
 	FuseUnk                 bool       `json:"fuse_unk"`
 	ByteFallback            bool       `json:"byte_fallback"`
 	IgnoreMerges            bool       `json:"ignore_merges"`
+	UnkID                   *int       `json:"unk_id"` // Unigram
+	Scores                  []float64  `json:"scores"` // SentencePieceBPE: by id
 }
 
 // New builds a tokenizer from the bytes of tokenizer.json, which it does not
@@ -87,7 +98,7 @@ type loader struct {
 func (l *loader) checkModel() error {
 	m := l.model
 	switch {
-	case m.Type != "" && m.Type != "BPE":
+	case m.Type != "" && m.Type != typeBPE && m.Type != typeUnigram && m.Type != typeScoredBPE:
 		return unsupported("model.type", "%q", clip(m.Type))
 	case m.ContinuingSubwordPrefix != "":
 		return unsupported("model.continuing_subword_prefix", "%q", clip(m.ContinuingSubwordPrefix))
@@ -95,12 +106,19 @@ func (l *loader) checkModel() error {
 		return unsupported("model.end_of_word_suffix", "%q", clip(m.EndOfWordSuffix))
 	case m.Dropout != 0:
 		return unsupported("model.dropout", "%v (encoding must not be random)", m.Dropout)
+	case m.Type == typeUnigram && !m.Vocab.list && m.Vocab.err == nil:
+		return invalid("model.vocab", "must be a list of [token, score] with type Unigram")
+	case m.Type != typeUnigram && m.Vocab.list:
+		return invalid("model.vocab", "must be an object of token to id, not a list")
 	case m.Vocab.err != nil:
 		return m.Vocab.err
 	case m.Merges.err != nil:
 		return m.Merges.err
 	case len(m.Vocab.entries) == 0:
 		return invalid("model.vocab", "is missing or empty")
+	}
+	if err := l.checkScores(); err != nil {
+		return err
 	}
 	return checkAdded(l.file.AddedTokens)
 }
@@ -125,8 +143,11 @@ func (l *loader) parseComponents() (err error) {
 	if err := checkGrowth("decoder", l.decode.replaces); err != nil {
 		return err
 	}
-	if l.pre.byteLevel != l.decode.byteLevel {
+	switch {
+	case l.pre.byteLevel != l.decode.byteLevel:
 		return unsupported("decoder", "ByteLevel in only one of pre_tokenizer and decoder")
+	case l.pre.byteLevel && l.scored():
+		return unsupported("pre_tokenizer", "ByteLevel with a model of type %q", l.model.Type)
 	}
 	return nil
 }
@@ -182,18 +203,20 @@ func (l *loader) buildModel() error {
 			return invalid("added_tokens["+strconv.Itoa(i)+"]", "%q has id %d, but %d in model.vocab", clip(a.Content), *a.ID, id)
 		}
 	}
-	var err error
-	if m.merges, err = buildMerges(l.model.Merges.pairs, vocab); err != nil {
+	l.t.model = m
+	if err := l.checkCoverage(m); err != nil {
 		return err
 	}
-	l.t.model = m
-	return l.checkCoverage(m)
+	return l.buildSegmenter(m)
 }
 
 // checkCoverage makes sure that every text has ids: a reference that finds none
 // for a character drops it in silence.
 func (l *loader) checkCoverage(m *bpe) error {
-	if l.model.UnkToken != "" {
+	switch {
+	case l.model.Type == typeUnigram && l.model.UnkID != nil:
+		m.unk = int32(*l.model.UnkID)
+	case l.model.UnkToken != "":
 		m.unk = m.vocab.find(l.model.UnkToken)
 	}
 	for b := range 256 {
@@ -211,7 +234,7 @@ func (l *loader) checkCoverage(m *bpe) error {
 		}
 	}
 	if !m.byteLevel && !m.byteFallback && m.unk < 0 {
-		return invalid("model", "has neither byte_fallback nor an unk_token that is in model.vocab (%q): not every text could be encoded", clip(l.model.UnkToken))
+		return invalid("model", "has neither byte_fallback nor an unk_id or unk_token that is in model.vocab (%q): not every text could be encoded", clip(l.model.UnkToken))
 	}
 	return nil
 }
@@ -262,7 +285,10 @@ func (l *loader) finish() {
 	t.config, t.normalizers, t.stages, t.post, t.decode = l.cfg, l.normalizers, l.pre.stages, l.post, l.decode
 	t.texts = newArena(len(l.forms), l.text)
 	t.bytesPerToken = l.bytesPerToken()
-	if m := t.model; !m.byteLevel && !m.ignoreMerges && m.vocab.find(spaceMark) >= 0 {
+	t.startMayGo = l.startMayGo()
+	// A Unigram's sums over longer texts are rounded, so that cutting these may
+	// turn the scales between ways that are as good as each other.
+	if m := t.model; !m.byteLevel && !m.ignoreMerges && l.model.Type != typeUnigram && m.vocab.find(spaceMark) >= 0 {
 		m.breaks = l.wordBreaks()
 	}
 	slices.Sort(t.control)
@@ -294,6 +320,9 @@ func (l *loader) bytesPerToken() int {
 			if len(n.new) < len(n.old) {
 				return 0
 			}
+		case prepend:
+		default: // may leave out text
+			return 0
 		}
 	}
 	for _, a := range l.file.AddedTokens {

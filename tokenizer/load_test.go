@@ -1,6 +1,8 @@
 package tokenizer_test
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -32,6 +34,22 @@ const (
 	goodEnd = `,"ab":256},"merges":["a b"]}}`
 )
 
+// unigramStart is a file of type Unigram up to the tokens.
+const unigramStart = `{"decoder":{"type":"Fuse"},"model":{"type":"Unigram","vocab":[`
+
+// charsmap is a charsmap whose trie claims to have size bytes.
+func charsmap(size uint32, units []uint32, texts string) string {
+	b := binary.LittleEndian.AppendUint32(nil, size)
+	for _, u := range units {
+		b = binary.LittleEndian.AppendUint32(b, u)
+	}
+	return base64.StdEncoding.EncodeToString(append(b, texts...))
+}
+
+func precompiledOf(charsmap string) string {
+	return `"normalizer":{"type":"Precompiled","precompiled_charsmap":"` + charsmap + `"}`
+}
+
 // wrongFiles are made from the right one by replacing one text, or all of it if
 // old is empty.
 var wrongFiles = []struct {
@@ -44,13 +62,27 @@ var wrongFiles = []struct {
 	{"a list", "", `[]`, infer.CodeMalformed, "", "array"},
 	{"null", "", `null`, infer.CodeInvalid, "model", "missing"},
 	{"no model", `"model":`, `"modem":`, infer.CodeInvalid, "model", "missing"},
-	{"Unigram", `"type":"BPE"`, `"type":"Unigram"`, infer.CodeNotImplemented, "model.type", `"Unigram"`},
-	{"Unigram with its vocabulary", "", `{"model":{"vocab":[["a",-1.5]],"type":"Unigram","unk_id":0}}`, infer.CodeNotImplemented, "model.type", `"Unigram"`},
+	{"WordPiece", `"type":"BPE"`, `"type":"WordPiece"`, infer.CodeNotImplemented, "model.type", `"WordPiece"`},
+	{"Unigram", `"type":"BPE"`, `"type":"Unigram"`, infer.CodeInvalid, "model.vocab", "list"},
+	{"Unigram over bytes", "", `{"decoder":{"type":"ByteLevel"},"pre_tokenizer":{"type":"ByteLevel"},"model":{"type":"Unigram","vocab":[["a",-1.5]],"unk_id":0}}`, infer.CodeNotImplemented, "pre_tokenizer", "Unigram"},
+	{"Unigram without unknown", "", unigramStart + `["a",-1.5]]}}`, infer.CodeInvalid, "model", "unk_id"},
+	{"Unigram of nothing", "", unigramStart + `]}}`, infer.CodeInvalid, "model.vocab", "empty"},
+	{"Unigram with unk_id beyond", "", unigramStart + `["a",-1.5]],"unk_id":1}}`, infer.CodeInvalid, "model.unk_id", "1"},
+	{"Unigram with a negative unk_id", "", unigramStart + `["a",-1.5]],"unk_id":-1}}`, infer.CodeInvalid, "model.unk_id", "-1"},
+	{"Unigram without a score", "", unigramStart + `["a"]],"unk_id":0}}`, infer.CodeInvalid, "model.vocab[0]", `"a"`},
+	{"Unigram with two scores", "", unigramStart + `["a",1,2]],"unk_id":0}}`, infer.CodeInvalid, "model.vocab[0]", "2"},
+	{"Unigram with a huge score", "", unigramStart + `["a",-1e999]],"unk_id":0}}`, infer.CodeInvalid, "model.vocab[0]", "-1e999"},
+	{"Unigram with a score in words", "", unigramStart + `["a","1"]],"unk_id":0}}`, infer.CodeInvalid, "model.vocab[0]", `"1"`},
+	{"Unigram of strings", "", unigramStart + `"a"],"unk_id":0}}`, infer.CodeInvalid, "model.vocab[0]", `"a"`},
+	{"Unigram with a token twice", "", unigramStart + `["a",-1],["a",-2]],"unk_id":0}}`, infer.CodeInvalid, "model.vocab", "0 and 1"},
+	{"Unigram with a long token", "", unigramStart + `["` + strings.Repeat("y", 600) + `",-1]],"unk_id":0}}`, infer.CodeTooLarge, "model.vocab", "600"},
+	{"Unigram with a byte missing", "", unigramStart + `["<0x00>",-1]],"byte_fallback":true}}`, infer.CodeInvalid, "model.vocab", "<0x01>"},
+	{"scores are missing", "", `{"decoder":{"type":"Fuse"},"model":{"type":"SentencePieceBPE","vocab":{"a":0},"unk_token":"a"}}`, infer.CodeInvalid, "model.scores", "id 0"},
 	{"type of the wrong type", `"type":"BPE"`, `"type":5`, infer.CodeMalformed, "model.type", "number"},
 	{"dropout", `"unk_token":null`, `"dropout":0.1`, infer.CodeNotImplemented, "model.dropout", "0.1"},
 	{"prefix", `"unk_token":null`, `"continuing_subword_prefix":"##"`, infer.CodeNotImplemented, "model.continuing_subword_prefix", "##"},
 	{"suffix", `"unk_token":null`, `"end_of_word_suffix":"</w>"`, infer.CodeNotImplemented, "model.end_of_word_suffix", "</w>"},
-	{"vocab is a list", `"vocab":{`, `"vocab":["x"],"was":{`, infer.CodeInvalid, "model.vocab", "object"},
+	{"vocab is a list", `"vocab":{`, `"vocab":[["x",1]],"was":{`, infer.CodeInvalid, "model.vocab", "object"},
 	{"vocab is null", `"vocab":{`, `"vocab":null,"was":{`, infer.CodeInvalid, "model.vocab", "object"},
 	{"vocab is absent", `"vocab":{`, `"was":{`, infer.CodeInvalid, "model.vocab", "missing"},
 	{"id is a string", `"ab":256`, `"ab":"256"`, infer.CodeInvalid, "model.vocab", `"ab"`},
@@ -85,7 +117,16 @@ var wrongFiles = []struct {
 	{"added id twice", `[{"id":257`, `[{"id":257,"content":"<y>"},{"id":257`, infer.CodeInvalid, "added_tokens[1]", "257"},
 	{"added token normalized away", `"special":true}],
 		"normalizer":null`, `"normalized":true}],"normalizer":{"type":"Replace","pattern":{"String":"<x>"},"content":""}`, infer.CodeInvalid, "added_tokens[0]", "normalizer"},
-	{"normalizer", `"normalizer":null`, `"normalizer":{"type":"Lowercase"}`, infer.CodeNotImplemented, "normalizer", "Lowercase"},
+	{"normalizer", `"normalizer":null`, `"normalizer":{"type":"BertNormalizer"}`, infer.CodeNotImplemented, "normalizer", "BertNormalizer"},
+	{"charsmap is no base64", `"normalizer":null`, precompiledOf("?"), infer.CodeInvalid, "normalizer.precompiled_charsmap", "base64"},
+	{"charsmap is short", `"normalizer":null`, precompiledOf("AAA="), infer.CodeInvalid, "normalizer.precompiled_charsmap", "2 bytes"},
+	{"charsmap with a trie beyond it", `"normalizer":null`, precompiledOf(charsmap(64, nil, "")), infer.CodeInvalid, "normalizer.precompiled_charsmap", "64 bytes, of 0"},
+	{"charsmap that points beyond", `"normalizer":null`, precompiledOf(charsmap(8, []uint32{0, 1 | 1<<8 | 77<<10}, "")), infer.CodeInvalid, "normalizer.precompiled_charsmap", "points to unit 76"},
+	{"charsmap in circles", `"normalizer":null`, precompiledOf(charsmap(8, []uint32{0, 1 | 1<<10}, "")), infer.CodeTooLarge, "normalizer.precompiled_charsmap", "length in bytes of a key is 129"},
+	{"charsmap that explodes", `"normalizer":null`, precompiledOf(charsmap(16, []uint32{0, 1 | 1<<10, 2 | 2<<10, 3 | 3<<10}, "")), infer.CodeTooLarge, "normalizer.precompiled_charsmap", "length in bytes of a key"},
+	{"charsmap with a text beyond", `"normalizer":null`, precompiledOf(charsmap(12, []uint32{0, 1 | 1<<8 | 3<<10, 9 | 1<<31}, "abc")), infer.CodeInvalid, "normalizer.precompiled_charsmap", "is at 9"},
+	{"charsmap with a text of bytes", `"normalizer":null`, precompiledOf(charsmap(12, []uint32{0, 1 | 1<<8 | 3<<10, 1 | 1<<31}, "a\xff\x00")), infer.CodeInvalid, "normalizer.precompiled_charsmap", "UTF-8"},
+	{"charsmap that grows texts", `"normalizer":null`, precompiledOf(charsmap(12, []uint32{0, 1 | 1<<8 | 3<<10, 0 | 1<<31}, strings.Repeat("a", 100))), infer.CodeTooLarge, "normalizer", "100"},
 	{"normalizer in a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Nmt"}]}`, infer.CodeNotImplemented, "normalizer.normalizers[1]", "Nmt"},
 	{"normalizer with a regex", `"normalizer":null`, `"normalizer":{"type":"Replace","pattern":{"Regex":" +"},"content":""}`, infer.CodeNotImplemented, "normalizer.pattern", " +"},
 	{"normalizer that grows texts", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaa"},{"type":"Prepend","prepend":"1234567"}]}`, infer.CodeTooLarge, "normalizer", "72"},

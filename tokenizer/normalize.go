@@ -25,6 +25,9 @@ type normalizerJSON struct {
 	Prepend     string            `json:"prepend"`     // Prepend
 	Pattern     *patternJSON      `json:"pattern"`     // Replace
 	Content     string            `json:"content"`     // Replace
+	StripLeft   bool              `json:"strip_left"`  // Strip
+	StripRight  bool              `json:"strip_right"` // Strip
+	Charsmap    string            `json:"precompiled_charsmap"`
 }
 
 // patternJSON is a literal text or a regular expression.
@@ -101,9 +104,25 @@ func parseNormalizer(out []normalizer, b json.RawMessage, part string, depth int
 			return nil, err
 		}
 		if j.Pattern.Regex != nil {
-			return nil, unsupported(part+".pattern", "a Regex (%q)", clip(*j.Pattern.Regex))
+			m := knownMatcher(*j.Pattern.Regex)
+			if m == nil {
+				return nil, unsupported(part+".pattern", "a Regex (%q)", clip(*j.Pattern.Regex))
+			}
+			return append(out, replaceMatches{m, j.Content}), nil
 		}
 		return append(out, replace{old: *j.Pattern.String, new: j.Content}), nil
+	case "Strip":
+		return append(out, strip{left: j.StripLeft, right: j.StripRight}), nil
+	case "Lowercase":
+		return append(out, charMap(lowercase)), nil
+	case "StripAccents":
+		return append(out, charMap(stripAccents)), nil
+	case "Precompiled":
+		p, err := parsePrecompiled(j.Charsmap, part+".precompiled_charsmap")
+		if err != nil || p == nil {
+			return out, err
+		}
+		return append(out, p), nil
 	}
 	return nil, unsupported(part, "normalizer type %q", clip(j.Type))
 }
@@ -118,6 +137,12 @@ func checkGrowth[N normalizer](part string, all []N) *infer.Error {
 			growth *= 1 + len(n) // of a text of one byte
 		case replace:
 			growth *= max(1, (len(n.new)+len(n.old)-1)/len(n.old))
+		case replaceMatches:
+			growth *= max(1, len(n.new)) // of a match of one byte
+		case charMap:
+			growth *= maxCharGrowth
+		case *precompiled:
+			growth *= n.growth
 		}
 		if growth > maxGrowth {
 			return exceeds(part, "growth of a text by what is replaced and prepended", growth, maxGrowth)
@@ -156,23 +181,33 @@ func (r replace) normalize(s string, spans []infer.Span) (string, []infer.Span) 
 	if len(spans) == 0 {
 		return strings.ReplaceAll(s, r.old, r.new), spans
 	}
+	return rewrite(s, spans, func(from int) (start, end int, text string) {
+		start, end = literalMatcher(r.old).find(s, from)
+		return start, end, r.new
+	})
+}
+
+// rewrite replaces what next finds: the next s[start:end] at or after from, and
+// the text in its place; start < 0 = there is none.
+func rewrite(s string, spans []infer.Span, next func(from int) (start, end int, text string)) (string, []infer.Span) {
+	start, end, text := next(0)
+	if start < 0 {
+		return s, spans
+	}
 	var b strings.Builder
 	moved := make([]infer.Span, len(spans))
 	edges := spanEdges{spans: spans, moved: moved}
-	for pos := 0; ; {
-		i := strings.Index(s[pos:], r.old)
-		if i < 0 {
-			edges.copied(pos, len(s), b.Len())
-			b.WriteString(s[pos:])
-			return b.String(), moved
-		}
-		edges.copied(pos, pos+i, b.Len())
-		b.WriteString(s[pos : pos+i])
-		pos += i
-		edges.replaced(pos, pos+len(r.old), b.Len(), len(r.new))
-		b.WriteString(r.new)
-		pos += len(r.old)
+	pos := 0
+	for ; start >= 0; start, end, text = next(pos) {
+		edges.copied(pos, start, b.Len())
+		b.WriteString(s[pos:start])
+		edges.replaced(start, end, b.Len(), len(text))
+		b.WriteString(text)
+		pos = end
 	}
+	edges.copied(pos, len(s), b.Len())
+	b.WriteString(s[pos:])
+	return b.String(), moved
 }
 
 // spanEdges maps the edges of sorted ranges while a text is rewritten from left

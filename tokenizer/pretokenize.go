@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -76,6 +77,10 @@ func (p *preTokenizer) parse(b json.RawMessage, part string, depth int) error {
 		}
 		p.stages = append(p.stages, matchStage{digitMatcher{newClasses()}, behavior, false})
 		return nil
+	case "WhitespaceSplit":
+		p.drops = true
+		p.stages = append(p.stages, matchStage{spaceMatcher{}, removed, false})
+		return nil
 	case "Metaspace":
 		return p.parseMetaspace(&j, part)
 	}
@@ -108,29 +113,34 @@ func (p *preTokenizer) parseSplit(j *preTokenizerJSON, part string) error {
 }
 
 func (p *preTokenizer) parseMetaspace(j *preTokenizerJSON, part string) error {
-	if len(p.stages) > 0 {
-		return unsupported(part, "Metaspace after another pre-tokenizer")
-	}
-	if utf8.RuneCountInString(j.Replacement) != 1 {
-		return invalid(part+".replacement", "%q must be one character", clip(j.Replacement))
-	}
-	m := metaspace{mark: j.Replacement, scheme: "always"}
-	switch {
-	case j.PrependScheme != nil:
-		m.scheme = *j.PrependScheme
-	case j.AddPrefixSpace != nil && !*j.AddPrefixSpace: // the older form of the same field
-		m.scheme = "never"
-	}
-	switch m.scheme {
-	case "always", "first", "never":
-	default:
-		return invalid(part+".prepend_scheme", "%q is not one of always, first, never", clip(m.scheme))
+	m, err := newMetaspace(j.Replacement, j.PrependScheme, j.AddPrefixSpace, part)
+	if err != nil {
+		return err
 	}
 	p.stages = append(p.stages, m)
 	if j.MetaspaceSplit == nil || *j.MetaspaceSplit {
 		p.stages = append(p.stages, matchStage{literalMatcher(j.Replacement), mergedWithNext, false})
 	}
 	return nil
+}
+
+// newMetaspace checks the fields that pre-tokenizer and decoder share.
+func newMetaspace(mark string, scheme *string, addPrefixSpace *bool, part string) (metaspace, error) {
+	if utf8.RuneCountInString(mark) != 1 {
+		return metaspace{}, invalid(part+".replacement", "%q must be one character", clip(mark))
+	}
+	m := metaspace{mark: mark, scheme: "always"}
+	switch {
+	case scheme != nil:
+		m.scheme = *scheme
+	case addPrefixSpace != nil && !*addPrefixSpace: // the older form of the same field
+		m.scheme = "never"
+	}
+	switch m.scheme {
+	case "always", "first", "never":
+		return m, nil
+	}
+	return metaspace{}, invalid(part+".prepend_scheme", "%q is not one of always, first, never", clip(m.scheme))
 }
 
 // scanner finds the end of the first piece of a text that is not empty.
@@ -147,6 +157,7 @@ func (st scanStage) split(e *encoder, next int, s string) bool {
 		if !e.piece(next, s[:n]) {
 			return false
 		}
+		e.atStart = false
 		s = s[n:]
 	}
 	return true
@@ -187,6 +198,18 @@ func (m literalMatcher) find(s string, from int) (start, end int) {
 		return -1, -1
 	}
 	return from + i, from + i + len(m)
+}
+
+// spaceMatcher finds single characters of white space.
+type spaceMatcher struct{}
+
+func (spaceMatcher) find(s string, from int) (start, end int) {
+	i := strings.IndexFunc(s[from:], unicode.IsSpace)
+	if i < 0 {
+		return -1, -1
+	}
+	_, n := utf8.DecodeRuneInString(s[from+i:])
+	return from + i, from + i + n
 }
 
 // digitMatcher finds single characters of category N.

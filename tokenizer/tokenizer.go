@@ -12,6 +12,9 @@ type Tokenizer struct {
 	model           *bpe
 	post            template
 	decode          decoding
+	// startMayGo: normalizing may drop the first character of a text, and for a
+	// stage what is left then begins elsewhere than the text.
+	startMayGo bool
 
 	forms    arena            // by id: vocabulary form
 	texts    arena            // by id: the bytes it stands for

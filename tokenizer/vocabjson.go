@@ -21,13 +21,74 @@ type vocabEntry struct {
 // comes first, as other types of models have other vocabularies.
 type vocabJSON struct {
 	entries []vocabEntry
+	list    bool      // the file has a list of [token, score]
+	scores  []float64 // by id, if list
 	err     error
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (v *vocabJSON) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		v.list = true
+		v.entries, v.scores, v.err = parseScored(string(b))
+		return nil
+	}
 	v.entries, v.err = parseVocab(string(b))
 	return nil
+}
+
+// parseScored reads the vocabulary of a Unigram: [["a", -1.5], …], by id.
+func parseScored(text string) ([]vocabEntry, []float64, error) {
+	r := jsonReader{text: text, part: "model.vocab"}
+	r.take('[')
+	var entries []vocabEntry
+	var scores []float64
+	for n := 0; !r.take(']'); n++ {
+		if n >= maxTokens {
+			return nil, nil, exceeds(r.part, "number of tokens", n+1, maxTokens)
+		}
+		r.number = n
+		if !r.take('[') {
+			return nil, nil, invalid(r.at(), "must be a token and its score, not %s", r.rest())
+		}
+		form, err := r.str()
+		if err != nil {
+			return nil, nil, err
+		}
+		r.take(',')
+		score, err := r.score(form)
+		if err != nil {
+			return nil, nil, err
+		}
+		entries, scores = append(entries, vocabEntry{form, int32(n)}), append(scores, score)
+		r.take(',')
+	}
+	return entries, scores, nil
+}
+
+// score reads the score of the token form and the end of its entry.
+func (r *jsonReader) score(form string) (float64, error) {
+	number := r.digits()
+	score, err := strconv.ParseFloat(number, 64)
+	switch {
+	case number == "":
+		return 0, invalid(r.at(), "the score of %q must be a number, not %s", clip(form), r.rest())
+	case err != nil:
+		return 0, invalid(r.at(), "the score of %q is %s, which is beyond all numbers", clip(form), clip(number))
+	case !r.take(']'):
+		return 0, invalid(r.at(), "must be a token and its score, and nothing more: %s", r.rest())
+	}
+	return score, nil
+}
+
+// digits reads the characters of a number, "" if there is none.
+func (r *jsonReader) digits() string {
+	r.take(0)
+	start := r.pos
+	for r.pos < len(r.text) && strings.IndexByte("+-.eE0123456789", r.text[r.pos]) >= 0 {
+		r.pos++
+	}
+	return r.text[start:r.pos]
 }
 
 func parseVocab(text string) ([]vocabEntry, error) {
@@ -162,20 +223,14 @@ func (r *jsonReader) rest() string { return clip(r.text[r.pos:]) }
 
 // id reads the id of the token form.
 func (r *jsonReader) id(form string) (int32, error) {
-	r.take(0)
-	end := r.pos
-	for end < len(r.text) && strings.IndexByte("+-.eE0123456789", r.text[end]) >= 0 {
-		end++
-	}
-	if end == r.pos {
+	number := r.digits()
+	if number == "" {
 		return 0, invalid(r.at(), "the id of %q must be a number, not %s", clip(form), r.rest())
 	}
-	number := r.text[r.pos:end]
 	id, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || id >= maxTokens {
 		return 0, invalid(r.at(), "the id of %q is %s, it must be a whole number from 0 to %d", clip(form), clip(number), maxTokens-1)
 	}
-	r.pos = end
 	return int32(id), nil
 }
 
