@@ -69,7 +69,7 @@ func TestTokenizerRefuses(t *testing.T) {
 		change func(g *modelkit.GGUF)
 		want   string
 	}{
-		{"SentencePiece", func(g *modelkit.GGUF) { g.Set("tokenizer.ggml.model", "llama") }, `"tokenizer.ggml.model" is "llama", which is not supported; supported: gpt2`},
+		{"WordPiece", func(g *modelkit.GGUF) { g.Set("tokenizer.ggml.model", "bert") }, `"tokenizer.ggml.model" is "bert", which is not supported; supported: gpt2`},
 		{"unknown split", func(g *modelkit.GGUF) { g.Set("tokenizer.ggml.pre", "mine") }, `"tokenizer.ggml.pre" is "mine"`},
 		{"tokens of numbers", func(g *modelkit.GGUF) { g.Set("tokenizer.ggml.tokens", []int32{1}) }, `"tokenizer.ggml.tokens" is no array of string`},
 		{"types for others", func(g *modelkit.GGUF) { g.Set("tokenizer.ggml.token_type", []int32{1}) }, "has 1 elements, but there are 2048 tokens"},

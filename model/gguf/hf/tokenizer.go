@@ -21,19 +21,39 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
+// The values of tokenizer.ggml.model.
+const (
+	kindByteLevel     = "gpt2"
+	kindSentencePiece = "llama"
+)
+
 // Tokenizer returns tokenizer.json.
 func Tokenizer(f *gguf.File) ([]byte, error) {
 	m := &meta{file: f}
 	m.required("tokenizer.ggml.model")
-	if kind := m.text("tokenizer.ggml.model", ""); kind != "gpt2" {
-		m.fail("tokenizer.ggml.model", "is %q, which is not supported; supported: gpt2 (byte-level BPE)", clip(kind))
-	}
 	m.required("tokenizer.ggml.tokens")
+	var file object
+	switch kind := m.text("tokenizer.ggml.model", ""); kind {
+	case kindByteLevel:
+		file = byteLevelBPE(m)
+	case kindSentencePiece:
+		file = sentencePiece(m)
+	default:
+		m.fail("tokenizer.ggml.model", "is %q, which is not supported; supported: gpt2 (byte-level BPE), llama (SentencePiece BPE)", clip(kind))
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	return json.Marshal(file)
+}
+
+// byteLevelBPE returns the parts of tokenizer.json for BPE over bytes.
+func byteLevelBPE(m *meta) object {
 	vocab, added := tokens(m)
 	s := splitter(m)
 	merges := m.array("tokenizer.ggml.merges", gguf.String)
 	if m.err != nil {
-		return nil, m.err
+		return nil
 	}
 	pairs := make([]string, 0, merges.Len)
 	for _, v := range merges.Elements() {
@@ -41,13 +61,12 @@ func Tokenizer(f *gguf.File) ([]byte, error) {
 		pairs = append(pairs, pair)
 	}
 	byteLevel := object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}
-	file := object{
+	return object{
 		"added_tokens":  added,
 		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": append(slices.Clone(s.stages), byteLevel)},
 		"decoder":       byteLevel,
 		"model":         object{"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": s.ignoreMerges},
 	}
-	return json.Marshal(file)
 }
 
 // tokens returns the model's tokens with their ids, and those that are searched
@@ -95,9 +114,12 @@ func TokenizerConfig(f *gguf.File) ([]byte, error) {
 			c[member] = form
 		}
 	}
-	s := splitter(m)
+	addBOS := true // what SentencePiece's models expect
+	if m.text("tokenizer.ggml.model", kindByteLevel) == kindByteLevel {
+		addBOS = splitter(m).addBOS
+	}
 	if _, ok := c["bos_token"]; ok {
-		c["add_bos_token"] = m.bool("tokenizer.ggml.add_bos_token", s.addBOS)
+		c["add_bos_token"] = m.bool("tokenizer.ggml.add_bos_token", addBOS)
 	}
 	if _, ok := c["eos_token"]; ok {
 		c["add_eos_token"] = m.bool("tokenizer.ggml.add_eos_token", false)
@@ -121,11 +143,5 @@ func tokenAt(m *meta, key string) string {
 	if m.err == nil && at >= forms.Len {
 		m.fail(key, "is %d, but there are only %d tokens", at, forms.Len)
 	}
-	for id, v := range forms.Elements() {
-		if id == at {
-			form, _ := v.Text()
-			return form
-		}
-	}
-	return ""
+	return formOf(m, at)
 }
