@@ -37,7 +37,7 @@ func (l *loader) checkScores() error {
 func (l *loader) buildSegmenter(m *bpe) (err error) {
 	switch l.model.Type {
 	case typeUnigram:
-		m.other = newUnigram(m, l.model.Vocab.scores, l.inVocab[:len(l.model.Vocab.entries)])
+		m.other = newUnigram(m, l.model.Vocab.scores, l.plainTokens())
 	case typeScoredBPE:
 		// Neither bytes nor the unknown are texts to merge to.
 		m.other = newScoreMerger(m, l.model.Scores[:min(len(l.model.Scores), len(l.forms))], func(id int32) bool {
@@ -48,6 +48,19 @@ func (l *loader) buildSegmenter(m *bpe) (err error) {
 		m.merges, err = buildMerges(l.model.Merges.pairs, m.vocab)
 	}
 	return err
+}
+
+// plainTokens says which ids of a Unigram texts may be written with: all but
+// control tokens. Where these are recognised, they are cut out beforehand; where
+// they are not, their spelling is text like any other.
+func (l *loader) plainTokens() []bool {
+	plain := slices.Clone(l.inVocab[:len(l.model.Vocab.entries)])
+	for _, a := range l.file.AddedTokens {
+		if a.Special && int(*a.ID) < len(plain) {
+			plain[*a.ID] = false
+		}
+	}
+	return plain
 }
 
 // startMayGo reports whether a stage looks at where a text begins, and a

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 	"unicode/utf8"
@@ -23,21 +22,21 @@ type unigram struct {
 	m      *bpe
 	pieces *pieceTrie
 	scores []float64 // by id
+	plain  []bool    // by id: what texts may be written with
 	unk    float64   // score of an unknown character
 }
 
-// newUnigram takes the tokens of m's vocabulary.
-func newUnigram(m *bpe, scores []float64, isToken []bool) *unigram {
-	u := &unigram{m: m, scores: scores, unk: math.Inf(1)}
+// newUnigram takes the plain tokens of m's vocabulary. The worst score is that of
+// all, as in the reference.
+func newUnigram(m *bpe, scores []float64, plain []bool) *unigram {
+	u := &unigram{m: m, scores: scores, plain: plain, unk: slices.Min(scores) - unkPenalty}
 	total := 0
-	for id, ok := range isToken {
+	for id, ok := range plain {
 		if ok {
-			u.unk = min(u.unk, scores[id])
 			total += len(m.vocab.texts.at(int32(id)))
 		}
 	}
-	u.unk -= unkPenalty
-	u.pieces = newPieceTrie(m.vocab.texts, isToken, total)
+	u.pieces = newPieceTrie(m.vocab.texts, plain, total)
 	return u
 }
 
@@ -120,6 +119,9 @@ func (u *unigram) collect(word string, s *mergeScratch) {
 // unknown writes word[start:end], from its end.
 func (u *unigram) unknown(word string, start, end int, s *mergeScratch) {
 	id := u.m.vocab.find(word[start:end])
+	if id >= 0 && !u.plain[id] {
+		id = -1
+	}
 	if id < 0 && !u.m.byteFallback {
 		id = u.m.unk
 	}

@@ -71,6 +71,23 @@ func TestUnigramMatchesReference(t *testing.T) {
 	}
 }
 
+// The spelling of a control token in foreign text is text.
+func TestUnigramNeverWritesControlTokensWithPieces(t *testing.T) {
+	tok := readUnigrams(t).lossless(t)
+	for _, text := range []string{"</s>", "<s>", "a<unk></s>b", "<s></s>"} {
+		require.True(t, slices.ContainsFunc(tok.Encode(text, tokenizer.EncodeOptions{}), tok.IsSpecial), text)
+		ids := tok.Encode(text, tokenizer.EncodeOptions{NoControl: true})
+		require.False(t, slices.ContainsFunc(ids, tok.IsSpecial), text)
+		require.Equal(t, text, tok.Decode(ids, true))
+	}
+	// Not even if none of its characters is a token.
+	tok, err := tokenizer.New([]byte(`{"decoder":{"type":"Fuse"},"added_tokens":[{"id":1,"content":"</s>","special":true}],
+		"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["</s>",0],["a",-1]]}}`), tokenizer.Config{})
+	require.NoError(t, err)
+	require.Equal(t, []int32{2, 1}, tok.Encode("a</s>", tokenizer.EncodeOptions{}))
+	require.Equal(t, []int32{2, 0}, tok.Encode("a</s>", tokenizer.EncodeOptions{NoControl: true}))
+}
+
 // Pushing ids one by one gives whole characters, and the text of all of them at
 // once; what was pushed up to any cut is the beginning of it.
 func TestScoredModelsDecodeIncrementally(t *testing.T) {
