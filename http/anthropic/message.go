@@ -104,27 +104,37 @@ var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 // readOutputConfig reads how hard the model shall try, "" = not said, and what form
 // the answer must have, nil = any.
 func readOutputConfig(o *openai.Object) (effort string, form *infer.StructuredOutput) {
+	form = readForm(o, "output_format") // its name before there was an output_config
 	raw := o.Typed("output_config", "an object")
 	if raw == nil {
-		return "", nil
+		return "", form
 	}
 	config := openai.OpenObject(raw, "output_config")
-	defer func() { o.Adopt(config) }()
 	if effort = config.Str("effort"); effort != "" {
 		config.OneOf("effort", effort, efforts)
 	}
-	raw = config.Typed("format", "an object")
-	if raw == nil {
-		return effort, nil
+	if newer := readForm(config, "format"); newer != nil {
+		form = newer
 	}
-	f := openai.OpenObject(raw, "output_config.format")
+	o.Adopt(config)
+	return effort, form
+}
+
+// readForm reads the form of the answer from a member, nil = there is none.
+func readForm(o *openai.Object, name string) *infer.StructuredOutput {
+	raw := o.Typed(name, "an object")
+	if raw == nil {
+		return nil
+	}
+	path := o.Path() + name
+	f := openai.OpenObject(raw, path)
 	f.OneOf("type", f.Needed("type"), []string{"json_schema"})
 	schema := f.Raw("schema")
 	if schema == nil {
 		f.Fail(infer.CodeMalformed, "schema", "is required")
 	}
-	config.Adopt(f)
-	return effort, &infer.StructuredOutput{Param: "output_config.format", Path: f.Path() + "schema", JSONSchema: bytes.Clone(schema)}
+	o.Adopt(f)
+	return &infer.StructuredOutput{Param: path, Path: f.Path() + "schema", JSONSchema: bytes.Clone(schema)}
 }
 
 // thoughts says what a client sees of them.

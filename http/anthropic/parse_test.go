@@ -141,6 +141,9 @@ func TestThinkingAndOutputConfig(t *testing.T) {
 	}
 	format := `"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}`
 	require.Equal(t, &infer.StructuredOutput{Param: "output_config.format", Path: "output_config.format.schema", JSONSchema: []byte(`{"type":"object"}`)}, parse(t, profile(), format).Request.Structured)
+	older := `"output_format":{"type":"json_schema","schema":{"type":"array"}}`
+	require.Equal(t, &infer.StructuredOutput{Param: "output_format", Path: "output_format.schema", JSONSchema: []byte(`{"type":"array"}`)}, parse(t, profile(), older).Request.Structured)
+	require.Equal(t, "output_config.format", parse(t, profile(), older+","+format).Request.Structured.Param)
 	require.Nil(t, parse(t, profile(), format+`,`+tools+`,"tool_choice":{"type":"any"}`).Request.Structured, "no answer comes")
 }
 
@@ -223,6 +226,8 @@ var refusals = [][2]string{
 	{`"output_config":{"effort":"huge"}`, `output_config.effort: unknown: "huge"`},
 	{`"output_config":{"format":{"type":"xml"}}`, `output_config.format.type: unknown: "xml"; use one of json_schema`},
 	{`"output_config":{"format":{"type":"json_schema"}}`, `output_config.format.schema: is required`},
+	{`"output_format":{"type":"json_schema"}`, `output_format.schema: is required`},
+	{`"output_format":7`, `output_format: must be an object, got a number`},
 	{`"tools":[{"input_schema":{}}]`, `tools[0].name: is required`},
 	{`"tools":[{"name":"f"}]`, `tools[0].input_schema: is required`},
 	{`"tools":[{"name":"f g","input_schema":{}}]`, `tools[0].name: may have letters, digits, _ and - only, got "f g"`},
