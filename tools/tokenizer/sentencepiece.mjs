@@ -24,16 +24,17 @@ fs.writeFileSync(path.join(dir, 'texts.txt'), texts.join('\n') + '\n');
 const cases = [
   { name: 'bytes', byte_fallback: true, add_dummy_prefix: true, remove_extra_whitespaces: false },
   { name: 'unknown', byte_fallback: false, add_dummy_prefix: false, remove_extra_whitespaces: false },
+  { name: 'Unigram', model_type: 'unigram', byte_fallback: true, add_dummy_prefix: true, remove_extra_whitespaces: true },
   { name: 'extra blanks', byte_fallback: true, add_dummy_prefix: true, remove_extra_whitespaces: true },
 ];
-const models = cases.map(({ name, ...flags }) => {
+const models = cases.map(({ name, model_type = 'bpe', ...flags }) => {
   const prefix = path.join(dir, name);
-  execFileSync('spm_train', [`--input=${input}`, `--model_prefix=${prefix}`, '--model_type=bpe', '--vocab_size=1000', '--character_coverage=0.98', '--normalization_rule_name=identity',
+  execFileSync('spm_train', [`--input=${input}`, `--model_prefix=${prefix}`, `--model_type=${model_type}`, '--num_threads=1', '--vocab_size=1000', '--character_coverage=0.98', '--normalization_rule_name=identity',
     '--split_by_whitespace=true', '--allow_whitespace_only_pieces=true', ...Object.entries(flags).map(([k, v]) => `--${k}=${v}`)], { stdio: 'ignore' });
   const ids = execFileSync('spm_encode', [`--model=${prefix}.model`, '--output_format=id', path.join(dir, 'texts.txt')], { encoding: 'utf8' })
     .split('\n').slice(0, texts.length).map((l) => l.split(' ').filter(Boolean).map(Number));
   const { tokens, scores, types } = readModel(`${prefix}.model`);
-  return { name, ...flags, tokens, scores, types, ids };
+  return { name, model_type, ...flags, tokens, scores, types, ids };
 });
 const note = 'Written by tools/tokenizer/sentencepiece.mjs: vocabularies and ids of SentencePiece 0.1.97.';
 fs.writeFileSync(out, `{"note":${JSON.stringify(note)},\n"texts":${JSON.stringify(texts)},\n"models":[\n${models.map((m) => JSON.stringify(m)).join(',\n')}\n]}\n`);

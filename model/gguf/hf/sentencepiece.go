@@ -1,6 +1,10 @@
 package hf
 
-import "github.com/troupe-llm/troupe/model/gguf"
+import (
+	"encoding/base64"
+
+	"github.com/troupe-llm/troupe/model/gguf"
+)
 
 // sentencePiece returns the parts of tokenizer.json for a vocabulary of
 // SentencePiece's kind of BPE: scored tokens, blanks written as "▁", bytes in
@@ -19,7 +23,62 @@ func sentencePiece(m *meta) object {
 		vocab[unk.form] = unk.id // merging falls back to it even where it is a control token
 	}
 	_, byteFallback := vocab["<0x00>"]
+	file := blanksAsMarks(m)
+	file["added_tokens"] = added
+	file["model"] = object{
+		"type": "SentencePieceBPE", "vocab": vocab, "scores": scores,
+		"unk_token": unk.form, "fuse_unk": true, "byte_fallback": byteFallback,
+	}
+	return file
+}
+
+// unigram returns the parts of tokenizer.json for a vocabulary of SentencePiece's
+// Unigram, with its charsmap if it has one.
+func unigram(m *meta) object {
+	vocab, added := tokens(m)
+	scores := scores(m)
+	unk := unknownToken(m)
+	file := blanksAsMarks(m)
+	if m.err != nil {
+		return nil
+	}
+	list := make([][2]any, 0, len(scores))
+	for id, v := range m.array("tokenizer.ggml.tokens", gguf.String).Elements() {
+		form, _ := v.Text()
+		list = append(list, [2]any{form, scores[id]})
+	}
+	_, byteFallback := vocab["<0x00>"]
+	model := object{"type": "Unigram", "vocab": list, "byte_fallback": byteFallback}
+	if unk.form != "" {
+		model["unk_id"] = unk.id
+	}
+	file["added_tokens"], file["model"] = added, model
+	return file
+}
+
+// charsmap returns the charsmap in base64, "" if there is none.
+func charsmap(m *meta) string {
+	const key = "tokenizer.ggml.precompiled_charsmap"
+	kind := gguf.Uint8
+	if v, ok := m.file.Key(key); ok && v.Elem == gguf.Int8 {
+		kind = gguf.Int8
+	}
+	values := m.array(key, kind)
+	b := make([]byte, 0, values.Len)
+	for _, v := range values.Elements() {
+		n, _ := v.Int()
+		b = append(b, byte(n))
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+// blanksAsMarks returns the normalizer that writes blanks as "▁", and the decoder
+// that reads these.
+func blanksAsMarks(m *meta) object {
 	normalizers, decoders := []any{}, []any{replaceBy("▁", " "), object{"type": "ByteFallback"}, object{"type": "Fuse"}}
+	if c := charsmap(m); c != "" {
+		normalizers = append(normalizers, object{"type": "Precompiled", "precompiled_charsmap": c})
+	}
 	noExtra := m.bool("tokenizer.ggml.remove_extra_whitespaces", false)
 	if noExtra {
 		normalizers = append(normalizers, replaceRegex(`\A +`, ""), replaceRegex(" {2,}", " "))
@@ -33,13 +92,8 @@ func sentencePiece(m *meta) object {
 		normalizers = append(normalizers, replaceRegex(`▁+\z`, ""))
 	}
 	return object{
-		"added_tokens": added,
-		"normalizer":   object{"type": "Sequence", "normalizers": normalizers},
-		"decoder":      object{"type": "Sequence", "decoders": decoders},
-		"model": object{
-			"type": "SentencePieceBPE", "vocab": vocab, "scores": scores,
-			"unk_token": unk.form, "fuse_unk": true, "byte_fallback": byteFallback,
-		},
+		"normalizer": object{"type": "Sequence", "normalizers": normalizers},
+		"decoder":    object{"type": "Sequence", "decoders": decoders},
 	}
 }
 

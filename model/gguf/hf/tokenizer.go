@@ -25,6 +25,7 @@ type object = map[string]any
 const (
 	kindByteLevel     = "gpt2"
 	kindSentencePiece = "llama"
+	kindUnigram       = "t5"
 )
 
 // Tokenizer returns tokenizer.json.
@@ -38,8 +39,10 @@ func Tokenizer(f *gguf.File) ([]byte, error) {
 		file = byteLevelBPE(m)
 	case kindSentencePiece:
 		file = sentencePiece(m)
+	case kindUnigram:
+		file = unigram(m)
 	default:
-		m.fail("tokenizer.ggml.model", "is %q, which is not supported; supported: gpt2 (byte-level BPE), llama (SentencePiece BPE)", clip(kind))
+		m.fail("tokenizer.ggml.model", "is %q, which is not supported; supported: gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (Unigram)", clip(kind))
 	}
 	if m.err != nil {
 		return nil, m.err
