@@ -51,6 +51,8 @@ func (b *builder) compileFrame(f *Frame) (*Grammar, error) {
 			return nil, err
 		}
 		text = alt(text, answer)
+	} else if only := f.Values[0]; len(f.Values) == 1 && only.Param != "" {
+		b.opts.Param, b.opts.Path = only.Param, only.Path // what is wrong with the whole is wrong with that
 	}
 	return b.compileRule(text)
 }

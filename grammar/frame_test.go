@@ -52,6 +52,17 @@ func TestFrameRefused(t *testing.T) {
 	require.Contains(t, coded.Message, "$dynamicRef")
 }
 
+func TestFrameThatNothingSatisfies(t *testing.T) {
+	endless := grammar.FramedValue{Schema: []byte(`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`), Param: "tools[1].function.parameters"}
+	for want, values := range map[string][]grammar.FramedValue{
+		"tools[1].function.parameters": {endless},
+		"tools":                        {endless, endless},
+	} {
+		_, err := grammar.CompileFrame(grammar.Frame{Values: values}, grammar.Options{Param: "tools"})
+		require.ErrorContains(t, err, want+": no text can ever satisfy it")
+	}
+}
+
 func TestFrameOrAnswer(t *testing.T) {
 	frame := grammar.Frame{
 		Values: []grammar.FramedValue{{Prefix: "<c>", Suffix: "</c>", Schema: []byte(`{"type":"integer"}`)}},
