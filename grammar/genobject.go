@@ -75,16 +75,21 @@ func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
 	}
 	out.props = slices.Clone(s.props)
 	for i, p := range out.props {
-		w, err := c.admits(names, &value{kind: stringValue, text: p.name})
-		if err == nil && w == unknown {
-			err = c.bad(s.ptr, "keyword 'propertyNames' with a format next to 'properties' is not supported")
-		}
-		if err != nil {
+		if out.props[i].s, err = c.named(s, names, p); err != nil {
 			return nil, err
 		}
-		if w == no {
-			out.props[i].s = newSchema(p.s.ptr)
-			out.props[i].s.false = true
+	}
+	for _, name := range s.required {
+		c.spend(1 + len(s.props)/2)
+		if s.prop(name) != nil {
+			continue
+		}
+		p := property{name, newSchema(s.ptr)}
+		if p.s, err = c.named(s, names, p); err != nil {
+			return nil, err
+		}
+		if p.s.false {
+			out.props = append(out.props, p) // no object has it: none is allowed
 		}
 	}
 	if names.enum == nil {
@@ -105,6 +110,22 @@ func (c *schemaCompiler) applyNames(s *schema) (*schema, *infer.Error) {
 	out.extra = newSchema(s.ptr)
 	out.extra.false = true
 	return &out, nil
+}
+
+// named returns what names, the propertyNames of s, leave of a property.
+func (c *schemaCompiler) named(s, names *schema, p property) (*schema, *infer.Error) {
+	w, err := c.admits(names, &value{kind: stringValue, text: p.name})
+	switch {
+	case err != nil:
+		return nil, err
+	case w == unknown:
+		return nil, c.bad(s.ptr, "keyword 'propertyNames' with a format next to 'properties' is not supported")
+	case w == no:
+		never := newSchema(p.s.ptr)
+		never.false = true
+		return never, nil
+	}
+	return p.s, nil
 }
 
 // allProperties returns the declared properties, and those that are only
