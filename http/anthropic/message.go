@@ -77,6 +77,9 @@ func readPrompt(o *openai.Object, p *openai.Profile) prompt {
 	if o.Raw(threadField) != nil {
 		o.Fail(infer.CodeInvalid, threadField, "not supported: no conversations are kept, send all messages")
 	}
+	if raw := o.Typed("mcp_servers", "an array"); len(bytes.Trim(raw, "[] \t\r\n")) > 0 {
+		o.Fail(infer.CodeInvalid, "mcp_servers", "not supported: tools of servers are not called for messages")
+	}
 	in := prompt{thinking: readThinking(o)}
 	var effort string
 	effort, in.form = readOutputConfig(o)

@@ -166,6 +166,13 @@ func TestThreadsAreRefusedInTheWordsOfClients(t *testing.T) {
 		`"details":{"error_code":"thread_unsupported_request"}},"request_id":"r"}`, string(anthropic.AppendError(nil, openai.FromError(infer.AsError(err)), "r")))
 }
 
+func TestToolServersAreRefused(t *testing.T) {
+	_, err := anthropic.ParseMessage([]byte(request(`"mcp_servers":[{"type":"url","url":"http://a/","name":"a"}]`)), profile(), envelope())
+	require.Equal(t, "mcp_servers", infer.AsError(err).Param)
+	require.Equal(t, 400, openai.FromError(infer.AsError(err)).Status)
+	parse(t, profile(), `"mcp_servers":[]`)
+}
+
 func TestDeltasAllocateNothing(t *testing.T) {
 	s := parse(t, profile(), thoughtsOn+`,"stream":true`).NewStream()
 	b := s.AppendDelta(make([]byte, 0, 4096), &infer.Delta{Text: "x"})
