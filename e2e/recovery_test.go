@@ -99,6 +99,36 @@ func (s *server) stories(n, tokens int) ([]*sse, []error) {
 	return streams, errs
 }
 
+// laps is how often runs that failures are to hit repeat their stories: once may be over before the last failure
+// where asking for them takes long.
+const laps = 2
+
+// restless streams the stories laps times over, while the caller makes things fail. The first channel gets the
+// runs, and is closed after the last one.
+func (s *server) restless(n, tokens int) <-chan lap {
+	out := make(chan lap, laps)
+	go func() {
+		defer close(out)
+		for range laps {
+			streams, errs := s.stories(n, tokens)
+			out <- lap{streams, errs}
+		}
+	}()
+	return out
+}
+
+// lap is one run of restless.
+type lap struct {
+	streams []*sse
+	errs    []error
+}
+
+// requireUnderway checks that streams were still to be hit.
+func requireUnderway(t *testing.T, runs <-chan lap) {
+	t.Helper()
+	require.Less(t, len(runs), laps, "the streams were over before the last failure")
+}
+
 // requireSame checks that two runs gave the same answers, each complete.
 func requireSame(t *testing.T, quiet, now []*sse, tokens int) {
 	t.Helper()

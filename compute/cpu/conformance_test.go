@@ -21,7 +21,11 @@ func newBackend(t testing.TB, o cpu.Options) *cpu.Backend {
 
 func TestConformance(t *testing.T) {
 	for _, tier := range kernels.Tiers() {
-		for _, threads := range []int{1, 3} {
+		threadCounts := []int{1, 3}
+		if tier == kernels.Generic {
+			threadCounts = []int{3} // plain Go takes minutes under the race detector
+		}
+		for _, threads := range threadCounts {
 			t.Run(fmt.Sprintf("%v/%d", tier, threads), func(t *testing.T) {
 				computetest.Run(t, func(t *testing.T) compute.Backend {
 					return newBackend(t, cpu.Options{Threads: threads, Tier: tier})
