@@ -18,7 +18,7 @@ build: ## build ./bin/troupe (one static file)
 .PHONY: test
 test: ## vet, then every test under the race detector
 	$(GO) vet ./...
-	$(GO) test -race ./...
+	$(GO) test -race -p 3 ./... # one more than small machines have cores: some packages wait for one
 
 .PHONY: check
 check: ## format, vet for other platforms, generated files current, tidy modules

@@ -17,9 +17,11 @@ import (
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
+const defaultPrompts = 12
+
 // numPrompts is how many random prompts speculation is tried on; more than its
 // default adds every golden prompt: go test ./model -run Speculation -args -prompts 500.
-var numPrompts = flag.Int("prompts", 30, "random prompts in the tests of speculation")
+var numPrompts = flag.Int("prompts", defaultPrompts, "random prompts in the tests of speculation")
 
 // speculations are the methods with their reach, the first one is none.
 func speculations() map[string]*model.Speculation {
@@ -172,7 +174,7 @@ func TestSpeculationChangesNothing(t *testing.T) {
 	vocab := loadFolder(t, understudy.Embedded(), options(t)).Config().VocabSize
 	prompts := drawPrompts(r, *numPrompts, vocab)
 	for i, c := range g.Cases {
-		if i%3 == 0 || *numPrompts > 30 {
+		if i%6 == 0 || *numPrompts > defaultPrompts {
 			prompts = append(prompts, c.PromptIDs)
 		}
 	}
