@@ -1,0 +1,6 @@
+//go:build race
+
+package cpu_test
+
+// underRace says whether the race detector watches.
+const underRace = true
