@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
-const defaultPrompts = 12
+const defaultPrompts = 30
 
 // numPrompts is how many random prompts speculation is tried on; more than its
 // default adds every golden prompt: go test ./model -run Speculation -args -prompts 500.
@@ -174,7 +174,7 @@ func TestSpeculationChangesNothing(t *testing.T) {
 	vocab := loadFolder(t, understudy.Embedded(), options(t)).Config().VocabSize
 	prompts := drawPrompts(r, *numPrompts, vocab)
 	for i, c := range g.Cases {
-		if i%6 == 0 || *numPrompts > defaultPrompts {
+		if i%3 == 0 || *numPrompts > defaultPrompts {
 			prompts = append(prompts, c.PromptIDs)
 		}
 	}
