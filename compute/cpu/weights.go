@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
@@ -236,7 +237,7 @@ func widen(dst []float32, src []byte, d compute.DType) {
 		case compute.F32:
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		case compute.F16:
-			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = half.ToFloat32(binary.LittleEndian.Uint16(src[2*i:]))
 		case compute.BF16:
 			dst[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 		}

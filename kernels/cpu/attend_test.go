@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // attendCase is a cache of random pieces in random order.
@@ -64,7 +65,7 @@ func (c attendCase) values(r *rand.Rand) (cpu.Attend, [][]float32) {
 				elem := at[cpu.ElemOffset(c.format, pos%cpu.TileRows, lane):]
 				switch c.format {
 				case cpu.F16:
-					part[lane] = cpu.F16ToF32(binary.LittleEndian.Uint16(elem))
+					part[lane] = half.ToFloat32(binary.LittleEndian.Uint16(elem))
 				case cpu.BF16:
 					part[lane] = cpu.BF16ToF32(binary.LittleEndian.Uint16(elem))
 				}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // exactFMA rounds a*b + c once, through arbitrary precision.
@@ -82,10 +84,10 @@ func TestFMAPropagates(t *testing.T) {
 func TestHalvesRoundTrip(t *testing.T) {
 	for h := range 1 << 16 {
 		h := uint16(h)
-		if f := F16ToF32(h); f != f {
-			require.True(t, isNaN(F16ToF32(F32ToF16(f))))
+		if f := half.ToFloat32(h); f != f {
+			require.True(t, isNaN(half.ToFloat32(half.FromFloat32(f))))
 		} else {
-			require.Equal(t, h, F32ToF16(f))
+			require.Equal(t, h, half.FromFloat32(f))
 		}
 		if f := BF16ToF32(h); f != f {
 			require.True(t, isNaN(BF16ToF32(F32ToBF16(f))))
@@ -103,19 +105,19 @@ func TestHalvesRoundToNearestEven(t *testing.T) {
 		widen  func(uint16) float32
 		narrow func(float32) uint16
 		last   uint16 // largest finite pattern
-	}{{F16ToF32, F32ToF16, 0x7bff}, {BF16ToF32, F32ToBF16, 0x7f7f}} {
+	}{{half.ToFloat32, half.FromFloat32, 0x7bff}, {BF16ToF32, F32ToBF16, 0x7f7f}} {
 		for h := uint16(0); h < c.last; h++ {
 			lo, hi := c.widen(h), c.widen(h+1)
-			half := lo + (hi-lo)/2
-			require.Equal(t, h+h&1, c.narrow(half), "halfway above %v", lo)
-			require.Equal(t, h, c.narrow(math.Nextafter32(half, 0)))
-			require.Equal(t, h+1, c.narrow(math.Nextafter32(half, hi)))
-			require.Equal(t, (h+1)|0x8000, c.narrow(-math.Nextafter32(half, hi)))
+			middle := lo + (hi-lo)/2
+			require.Equal(t, h+h&1, c.narrow(middle), "halfway above %v", lo)
+			require.Equal(t, h, c.narrow(math.Nextafter32(middle, 0)))
+			require.Equal(t, h+1, c.narrow(math.Nextafter32(middle, hi)))
+			require.Equal(t, (h+1)|0x8000, c.narrow(-math.Nextafter32(middle, hi)))
 		}
 	}
-	require.Equal(t, uint16(0x7c00), F32ToF16(65520), "too large is infinite")
-	require.Equal(t, uint16(0x7bff), F32ToF16(65519))
-	require.Equal(t, uint16(0x7c00), F32ToF16(math.MaxFloat32))
+	require.Equal(t, uint16(0x7c00), half.FromFloat32(65520), "too large is infinite")
+	require.Equal(t, uint16(0x7bff), half.FromFloat32(65519))
+	require.Equal(t, uint16(0x7c00), half.FromFloat32(math.MaxFloat32))
 	require.Equal(t, uint16(0x7f80), F32ToBF16(math.MaxFloat32))
 }
 

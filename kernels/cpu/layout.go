@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // TileRows is the number of rows of a packed tile: the lanes of one AVX-512
@@ -66,7 +68,7 @@ func loadElem(tile []byte, f Format, k, lane int) float32 {
 	case F32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(at))
 	case F16:
-		return F16ToF32(binary.LittleEndian.Uint16(at))
+		return half.ToFloat32(binary.LittleEndian.Uint16(at))
 	}
 	return BF16ToF32(binary.LittleEndian.Uint16(at))
 }
@@ -81,7 +83,7 @@ func loadColumn(tile []byte, f Format, k int) (v lanes) {
 		}
 	case F16:
 		for lane := range v {
-			v[lane] = F16ToF32(binary.LittleEndian.Uint16(at[2*lane:]))
+			v[lane] = half.ToFloat32(binary.LittleEndian.Uint16(at[2*lane:]))
 		}
 	case BF16:
 		for lane := range v {
@@ -135,7 +137,7 @@ const maxF16 = 65504
 
 // finiteF16 rounds to the nearest finite half: an infinite key would make NaNs of
 // scores.
-func finiteF16(x float32) uint16 { return F32ToF16(min(max(x, -maxF16), maxF16)) }
+func finiteF16(x float32) uint16 { return half.FromFloat32(min(max(x, -maxF16), maxF16)) }
 
 // StoreLane rounds v to f and writes it to one lane of a tile: v[k] to column k.
 // What is too large for F16 becomes the largest.

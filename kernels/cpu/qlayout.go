@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
@@ -160,12 +161,12 @@ func (c *qcolumn) loadRow(tile []byte, t quant.Type, blocks, block, row int) {
 // loadScale sets the scales of one row from those of its whole block, of which
 // these columns are the part-th.
 func (c *qcolumn) loadScale(scales []byte, t quant.Type, part, row int) {
-	d := F16ToF32(binary.LittleEndian.Uint16(scales[row*2:]))
+	d := half.ToFloat32(binary.LittleEndian.Uint16(scales[row*2:]))
 	first, second := d, d
 	scales = scales[TileRows*2:]
 	switch t {
 	case quant.Q4_K, quant.Q5_K:
-		dmin := F16ToF32(binary.LittleEndian.Uint16(scales[row*2:]))
+		dmin := half.ToFloat32(binary.LittleEndian.Uint16(scales[row*2:]))
 		pair := scales[TileRows*2+part*2*TileRows:]
 		first = float32(d * float32(pair[row]))
 		second = first

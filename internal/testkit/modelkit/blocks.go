@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
@@ -30,7 +30,7 @@ func appendBlocks(b []byte, t quant.Type, values []float32) []byte {
 }
 
 func appendHalf(b []byte, v float32) []byte {
-	return binary.LittleEndian.AppendUint16(b, kernels.F32ToF16(v))
+	return binary.LittleEndian.AppendUint16(b, half.FromFloat32(v))
 }
 
 // round returns the nearest integer in [0, highest] to v/step.
@@ -59,7 +59,7 @@ func appendQ45K(b []byte, t quant.Type, x []float32) []byte {
 		d, dmin = max(d, steps[g]/63), max(dmin, lows[g]/63)
 	}
 	b = appendHalf(appendHalf(b, d), dmin)
-	d, dmin = kernels.F16ToF32(kernels.F32ToF16(d)), kernels.F16ToF32(kernels.F32ToF16(dmin))
+	d, dmin = half.ToFloat32(half.FromFloat32(d)), half.ToFloat32(half.FromFloat32(dmin))
 	var packed [12]byte
 	var high [32]byte
 	var low [128]byte
@@ -96,7 +96,7 @@ func appendQ6K(b []byte, x []float32) []byte {
 		}
 		largest = max(largest, steps[g])
 	}
-	d := kernels.F16ToF32(kernels.F32ToF16(largest / 127))
+	d := half.ToFloat32(half.FromFloat32(largest / 127))
 	var low [128]byte
 	var high [64]byte
 	var scales [16]byte

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 	"github.com/troupe-llm/troupe/model/safetensors"
 )
 
@@ -118,7 +119,7 @@ func decode(tb testing.TB, t safetensors.Tensor) []float32 {
 		case "F32":
 			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
 		case "F16":
-			values[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+			values[i] = half.ToFloat32(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		default:
 			values[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
 		}
@@ -137,7 +138,7 @@ func encode(tb testing.TB, values []float32, dtype string) (b []byte) {
 		case "F32":
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 		case "F16":
-			b = binary.LittleEndian.AppendUint16(b, kernels.F32ToF16(v))
+			b = binary.LittleEndian.AppendUint16(b, half.FromFloat32(v))
 		default:
 			b = binary.LittleEndian.AppendUint16(b, kernels.F32ToBF16(v))
 		}

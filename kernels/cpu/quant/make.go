@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // CanMake reports whether [Type.Append] makes blocks of the type.
@@ -35,7 +37,7 @@ func appendQ8(dst []byte, x []float32) []byte {
 	if d != 0 {
 		inverse = 1 / d
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, toHalf(d))
+	dst = binary.LittleEndian.AppendUint16(dst, half.FromFloat32(d))
 	for _, v := range x {
 		q := math.Round(float64(float32(v * inverse))) // ties away from zero, as roundf
 		dst = append(dst, byte(int8(min(max(q, -127), 127))))
@@ -55,7 +57,7 @@ func appendQ4(dst []byte, x []float32) []byte {
 	if d != 0 {
 		inverse = 1 / d
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, toHalf(d))
+	dst = binary.LittleEndian.AppendUint16(dst, half.FromFloat32(d))
 	nibble := func(v float32) byte {
 		return byte(min(max(float32(v*inverse)+8.5, 0), 15))
 	}

@@ -3,7 +3,8 @@ package quant
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
+
+	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // Type is a block layout.
@@ -78,7 +79,7 @@ func (t Type) Dequantize(dst []float32, src []byte) {
 	var b Block
 	for ; len(dst) > 0; dst, src = dst[l.elements:], src[l.bytes:] {
 		t.Unpack(&b, src)
-		d, dmin := half(b.D), half(b.DMin)
+		d, dmin := half.ToFloat32(b.D), half.ToFloat32(b.DMin)
 		for i, q := range b.Q[:l.elements] {
 			group := i / l.group
 			scale := d * float32(b.Scales[group])
@@ -89,34 +90,6 @@ func (t Type) Dequantize(dst []float32, src []byte) {
 			dst[i] = v
 		}
 	}
-}
-
-// half widens an IEEE half.
-func half(h uint16) float32 {
-	sign, exponent, fraction := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&1023)
-	switch exponent {
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
-	case 0: // zero and subnormals: fraction * 2^-24
-		return math.Float32frombits(sign | math.Float32bits(float32(fraction)*0x1p-24))
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
-}
-
-// toHalf rounds to the nearest IEEE half, ties to even; what is too large becomes
-// an infinity.
-func toHalf(f float32) uint16 {
-	u := math.Float32bits(f)
-	sign, abs := uint16(u>>16&0x8000), u&0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7e00
-	case abs >= 0x477ff000: // rounds to 65536 or more
-		return sign | 0x7c00
-	case abs < 0x38800000: // below 2^-14 the unit is 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*0x1p24))
-	}
-	return sign | uint16((abs-0x38000000+0xfff+abs>>13&1)>>13)
 }
 
 func u16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }

@@ -1,0 +1,2 @@
+// Package half converts IEEE 754 binary16, as weights, scales and caches hold it.
+package half
