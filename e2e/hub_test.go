@@ -23,14 +23,8 @@ import (
 func hubWith(t *testing.T) (h *hubkit.Hub, env []string) {
 	t.Helper()
 	h = hubkit.New(t)
-	files, dir := map[string][]byte{}, folder(t)
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	for _, e := range entries {
-		files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name()))
-		require.NoError(t, err)
-	}
-	h.Add("troupe/understudy", files)
+	h.AddFolder(t, "troupe/understudy", folder(t))
+	var err error
 	gguf := map[string][]byte{}
 	for _, dtype := range []string{"Q8_0", "Q4_0"} {
 		gguf["understudy-"+dtype+".gguf"], err = os.ReadFile(asGGUF(t, dtype))

@@ -20,15 +20,7 @@ import (
 func hubOf(t *testing.T) (*hubkit.Hub, map[string]string) {
 	t.Helper()
 	h := hubkit.New(t)
-	files := map[string][]byte{}
-	dir := folder(t, nil)
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	for _, e := range entries {
-		files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name()))
-		require.NoError(t, err)
-	}
-	h.Add("troupe/understudy", files)
+	h.AddFolder(t, "troupe/understudy", folder(t, nil))
 	return h, map[string]string{"HF_ENDPOINT": h.URL, "HF_HOME": t.TempDir()}
 }
 

@@ -11,12 +11,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Token is what private repositories want.
@@ -103,6 +107,19 @@ func (h *Hub) Add(name string, files map[string][]byte) *Repo {
 	r.Commit = hex.EncodeToString(sum.Sum(nil))
 	h.repos[name] = r
 	return r
+}
+
+// AddFolder makes a repository of the files of a folder.
+func (h *Hub) AddFolder(tb testing.TB, name, dir string) *Repo {
+	tb.Helper()
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(tb, err)
+	for _, e := range entries {
+		files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(tb, err)
+	}
+	return h.Add(name, files)
 }
 
 // IsLarge reports whether a file is kept in the store, as git-lfs does.
