@@ -42,10 +42,8 @@ type conversation struct {
 
 // turn is what the one who speaks has said so far; parts of the body.
 type turn struct {
-	role      string            // "" = nobody has
-	texts     []json.RawMessage // JSON strings
-	reasoning []byte            // a JSON string without quotes, nil = none
-	calls     []byte            // joined by commas, nil = none
+	openai.Said                   // Role: "" = nobody has spoken; Content is not set before the end
+	texts       []json.RawMessage // JSON strings
 }
 
 // addSystem reads the field system: a text or blocks of text.
@@ -54,9 +52,9 @@ func (c *conversation) addSystem(o *openai.Object) {
 	switch {
 	case raw == nil || string(raw) == `""`:
 	case openai.Kind(raw) == "a string":
-		c.role, c.texts = roleSystem, []json.RawMessage{raw}
+		c.Role, c.texts = roleSystem, []json.RawMessage{raw}
 	default:
-		c.role, c.texts = roleSystem, c.readTexts(o, "system", raw)
+		c.Role, c.texts = roleSystem, c.readTexts(o, "system", raw)
 	}
 }
 
@@ -148,9 +146,9 @@ func (c *conversation) addMessage(m *openai.Object) {
 
 // speak begins a turn unless it is that role's already.
 func (c *conversation) speak(role string) {
-	if c.role != role {
+	if c.Role != role {
 		c.endTurn()
-		c.role = role
+		c.Role = role
 	}
 }
 
@@ -164,13 +162,13 @@ func (c *conversation) addBlocks(m *openai.Object, content json.RawMessage) {
 			return
 		}
 	}
-	if n == 0 && c.role != roleAssistant {
+	if n == 0 && c.Role != roleAssistant {
 		m.Fail(infer.CodeInvalid, "content", "must not be empty")
 	}
 }
 
 func (c *conversation) addBlock(b *openai.Object) {
-	switch c.blockType(b, blockTypes[c.role]) {
+	switch c.blockType(b, blockTypes[c.Role]) {
 	case "text":
 		c.texts = append(c.texts, readText(b))
 	case "tool_result":
@@ -192,10 +190,8 @@ func (c *conversation) addThinking(b *openai.Object) {
 		return
 	case len(text) == len(`""`):
 		return
-	case c.reasoning != nil:
-		c.reasoning = append(c.reasoning, `\n`...)
 	}
-	c.reasoning = append(c.reasoning, text[1:len(text)-1]...)
+	c.AddReasoning(text[1 : len(text)-1])
 }
 
 func (c *conversation) addCall(b *openai.Object) {
@@ -203,12 +199,7 @@ func (c *conversation) addCall(b *openai.Object) {
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
-	if c.calls != nil {
-		c.calls = append(c.calls, ',')
-	}
-	c.calls = openai.AppendString(append(c.calls, `{"id":`...), id)
-	c.calls = openai.AppendString(append(c.calls, `,"type":"function","function":{"name":`...), name)
-	c.calls = append(openai.AppendString(append(c.calls, `,"arguments":`...), []byte(input)), "}}"...)
+	c.AddCall(id, name, openai.AppendString(nil, []byte(input)))
 }
 
 // addResult takes the result of a call: a message of its own, behind what the user has
@@ -221,19 +212,19 @@ func (c *conversation) addResult(b *openai.Object) {
 		texts = c.readTexts(b, "content", content)
 	}
 	c.endTurn()
-	m := openai.AppendString([]byte(`{"role":"tool","tool_call_id":`), id)
-	c.messages = append(c.messages, append(appendContent(append(m, `,"content":`...), texts), '}'))
-	c.role = roleUser
+	c.messages = append(c.messages, openai.ToolMessage(id, contentOf(texts)))
+	c.Role = roleUser
 }
 
-// appendContent appends texts as the content of a message.
-func appendContent(dst []byte, texts []json.RawMessage) []byte {
+// contentOf returns texts as the content of a message.
+func contentOf(texts []json.RawMessage) json.RawMessage {
 	switch len(texts) {
 	case 0:
-		return append(dst, `""`...)
+		return json.RawMessage(`""`)
 	case 1:
-		return append(dst, texts[0]...)
+		return texts[0]
 	}
+	var dst []byte
 	for i, text := range texts {
 		sep := byte(',')
 		if i == 0 {
@@ -249,23 +240,12 @@ func appendContent(dst []byte, texts []json.RawMessage) []byte {
 func (c *conversation) endTurn() {
 	t := c.turn
 	c.turn = turn{}
-	if t.texts == nil && t.reasoning == nil && t.calls == nil {
-		return
+	if t.texts != nil {
+		t.Content = contentOf(t.texts)
 	}
-	m := append(append([]byte(`{"role":"`), t.role...), '"')
-	if t.reasoning != nil {
-		m = append(append(append(m, `,"reasoning":"`...), t.reasoning...), '"')
+	if !t.IsEmpty() {
+		c.messages = append(c.messages, t.Message())
 	}
-	m = append(m, `,"content":`...)
-	if t.texts == nil {
-		m = append(m, "null"...)
-	} else {
-		m = appendContent(m, t.texts)
-	}
-	if t.calls != nil {
-		m = append(append(append(m, `,"tool_calls":[`...), t.calls...), ']')
-	}
-	c.messages = append(c.messages, append(m, '}'))
 }
 
 // end ends the conversation. It reports whether the last words are the assistant's,
@@ -276,19 +256,19 @@ func (c *conversation) end(o *openai.Object) (isPrefilled bool) {
 	switch {
 	case len(c.messages) == 0:
 		o.Fail(infer.CodeInvalid, "messages", "holds nothing that can be read")
-	case t.calls != nil:
+	case t.Calls != nil:
 		o.Fail(infer.CodeInvalid, "messages", "the last message calls tools: a message with their results must follow")
-	case t.role == roleAssistant && !t.isContinuable():
+	case t.Role == roleAssistant && !t.isContinuable():
 		o.Fail(infer.CodeInvalid, "messages", "the last message is the assistant's and has no text to continue")
 	}
-	return t.role == roleAssistant && t.texts != nil
+	return t.Role == roleAssistant && t.texts != nil
 }
 
 // isContinuable reports whether a turn of the assistant is none at all, or ends with
 // text that the model can go on with.
 func (t *turn) isContinuable() bool {
 	if len(t.texts) == 0 {
-		return t.reasoning == nil
+		return t.Reasoning == nil
 	}
 	return strings.TrimSpace(openai.Unquote(t.texts[len(t.texts)-1])) != ""
 }

@@ -151,8 +151,5 @@ func (m *message) appendCalls(dst []byte) []byte {
 
 // appendJSON appends the call as chat messages have it.
 func (c *call) appendJSON(dst []byte) []byte {
-	dst = appendString(append(dst, `{"id":`...), c.id)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), c.name)
-	dst = appendString(append(dst, `,"arguments":`...), c.arguments)
-	return append(dst, "}}"...)
+	return append(appendString(appendCallHead(dst, c.id, c.name), c.arguments), "}}"...)
 }

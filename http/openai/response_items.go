@@ -58,15 +58,11 @@ func (r *Response) readItems(o *object, raw json.RawMessage) {
 	r.dialogue = d.messages
 }
 
-// dialogue makes messages of items. What an assistant said in one turn, its
-// reasoning, a text and its calls, comes as several items and is one message:
-// that is how chat templates want it.
+// dialogue makes messages of items. What an assistant said in one turn comes as several.
 type dialogue struct {
-	messages  []json.RawMessage
-	reasoning []byte            // of the turn, as a JSON string without quotes; nil = none
-	content   json.RawMessage   // of the turn; nil = none
-	calls     []byte            // of the turn, joined by commas; nil = none
-	results   []json.RawMessage // messages of results that came with the turn's calls
+	messages []json.RawMessage
+	said     Said              // by the assistant in the turn
+	results  []json.RawMessage // messages of results that came with the turn's calls
 }
 
 var itemTypes = []string{"message", "function_call", "function_call_output", "reasoning", "mcp_call", "mcp_list_tools"}
@@ -112,10 +108,10 @@ func (d *dialogue) addMessage(o *object) {
 		d.endTurn()
 		d.messages = append(d.messages, textMessage(role, content))
 	case content != nil:
-		if d.content != nil || d.calls != nil {
+		if d.said.Content != nil || d.said.Calls != nil {
 			d.endTurn()
 		}
-		d.content = content
+		d.said.Content = content
 	}
 }
 
@@ -131,17 +127,7 @@ func (d *dialogue) addCall(o *object) {
 		o.fail(infer.CodeInvalid, "arguments", "is not valid JSON: %s", excerpt(unquote(arguments)))
 		return
 	}
-	d.appendCall(id, name, arguments)
-}
-
-// appendCall adds a call to the turn; arguments is a JSON string.
-func (d *dialogue) appendCall(id, name string, arguments json.RawMessage) {
-	if d.calls != nil {
-		d.calls = append(d.calls, ',')
-	}
-	d.calls = appendString(append(d.calls, `{"id":`...), id)
-	d.calls = appendString(append(d.calls, `,"type":"function","function":{"name":`...), name)
-	d.calls = append(append(append(d.calls, `,"arguments":`...), arguments...), "}}"...)
+	d.said.AddCall(id, name, arguments)
 }
 
 // needed reads a string that must be there and say something.
@@ -167,8 +153,7 @@ func (d *dialogue) addCallOutput(o *object) {
 		o.mismatch("output", "a string or a list of parts", output)
 	}
 	d.endTurn()
-	m := appendString([]byte(`{"role":"tool","tool_call_id":`), id)
-	d.messages = append(d.messages, append(append(append(m, `,"content":`...), output...), '}'))
+	d.messages = append(d.messages, ToolMessage(id, output))
 }
 
 // checkTexts accepts a list of parts that are text.
@@ -192,13 +177,10 @@ func (d *dialogue) addReasoning(o *object) {
 	if text == nil || o.err != nil {
 		return
 	}
-	if d.content != nil || d.calls != nil {
+	if d.said.Content != nil || d.said.Calls != nil {
 		d.endTurn()
 	}
-	if d.reasoning != nil {
-		d.reasoning = append(d.reasoning, `\n`...)
-	}
-	d.reasoning = append(d.reasoning, text...)
+	d.said.AddReasoning(text)
 }
 
 // joinTexts reads a list of parts of one type as lines, nil if there is none.
@@ -225,17 +207,10 @@ func (o *object) joinTexts(name, form string) []byte {
 
 // endTurn makes a message of what the assistant has said, if anything.
 func (d *dialogue) endTurn() {
-	if d.reasoning == nil && d.content == nil && d.calls == nil {
+	if d.said.IsEmpty() {
 		return
 	}
-	m := []byte(`{"role":"assistant"`)
-	if d.reasoning != nil {
-		m = append(append(append(m, `,"reasoning":"`...), d.reasoning...), '"')
-	}
-	m = appendRawOrNull(append(m, `,"content":`...), d.content)
-	if d.calls != nil {
-		m = append(append(append(m, `,"tool_calls":[`...), d.calls...), ']')
-	}
-	d.messages = append(append(d.messages, append(m, '}')), d.results...)
-	d.reasoning, d.content, d.calls, d.results = nil, nil, nil, nil
+	d.said.Role = "assistant"
+	d.messages = append(append(d.messages, d.said.Message()), d.results...)
+	d.said, d.results = Said{}, nil
 }

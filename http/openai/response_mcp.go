@@ -105,8 +105,7 @@ func (m *mcpItem) addTo(out *message) {
 
 // toolMessage is the result as a conversation has it.
 func (m *mcpItem) toolMessage() json.RawMessage {
-	dst := appendString([]byte(`{"role":"tool","tool_call_id":`), m.call.id)
-	return append(appendString(append(dst, `,"content":`...), toolText(m.result)), '}')
+	return ToolMessage(m.call.id, appendString(nil, toolText(m.result)))
 }
 
 // toolText is a result as the model reads it.

@@ -197,17 +197,17 @@ func chatMessage(items []outputItem) json.RawMessage {
 	if len(items) > 0 && !hasText && m.reasoning == nil && m.calls == nil {
 		return nil
 	}
-	dst := []byte(`{"role":"assistant"`)
+	s := Said{Role: "assistant"}
 	if m.reasoning != nil {
-		dst = appendString(append(dst, `,"reasoning":`...), m.reasoning)
+		s.Reasoning = appendEscaped([]byte{}, m.reasoning)
 	}
-	dst = append(dst, `,"content":`...)
 	if hasText {
-		dst = appendString(dst, m.content)
-	} else {
-		dst = append(dst, "null"...)
+		s.Content = appendString(nil, m.content)
 	}
-	return append(m.appendCalls(dst), '}')
+	for i := range m.calls {
+		s.AddCall(m.calls[i].id, m.calls[i].name, appendString(nil, m.calls[i].arguments))
+	}
+	return s.Message()
 }
 
 // endOf is an item's status when its sequence ends for this reason.

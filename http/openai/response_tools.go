@@ -160,7 +160,6 @@ func (d *dialogue) addServerCall(o *object) {
 	if !json.Valid([]byte(unquote(arguments))) { // as the model wrote them; the result says so
 		arguments = json.RawMessage(`"{}"`)
 	}
-	d.appendCall(id, infer.FunctionName(name), arguments)
-	m := appendString([]byte(`{"role":"tool","tool_call_id":`), id)
-	d.results = append(d.results, append(append(append(m, `,"content":`...), output...), '}'))
+	d.said.AddCall(id, infer.FunctionName(name), arguments)
+	d.results = append(d.results, ToolMessage(id, output))
 }
