@@ -186,7 +186,7 @@ func (p *Profile) responseTools(o *object, c *Call) (tools, choice []byte, forTe
 			tools = append(tools, repeated...)
 			return functions
 		}
-		tool.functionType(infer.CodeNotImplemented)
+		tool.functionType(infer.CodeNotImplemented, "function, or mcp for the tools of a server named by --tool-server")
 		f := tool.function()
 		tools = f.appendRepeated(tools)
 		return []function{f}

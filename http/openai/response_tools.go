@@ -126,7 +126,7 @@ func appendRepeatedServer(dst []byte, label string, allowed json.RawMessage) []b
 // chosenTool reads {type: function, name} or {type: mcp, server_label, name}.
 func (o *object) chosenTool(list []function) string {
 	if or(o.str("type"), "") != mcpType {
-		o.functionType(infer.CodeInvalid)
+		o.functionType(infer.CodeInvalid, "function or mcp")
 		return o.needed("name")
 	}
 	run := serverTool{label: o.needed("server_label"), name: o.needed("name")}

@@ -52,7 +52,7 @@ func (o *object) tools(read func(tool *object) []function) []function {
 
 // chatFunction reads {type, function: {name, …}}.
 func (o *object) chatFunction() []function {
-	o.functionType(infer.CodeInvalid)
+	o.functionType(infer.CodeInvalid, "function")
 	raw := o.typed("function", "an object")
 	if raw == nil {
 		o.fail(infer.CodeMalformed, "function", "is required")
@@ -64,13 +64,14 @@ func (o *object) chatFunction() []function {
 	return []function{f}
 }
 
-// functionType checks the type of a tool; code is for one that is not known.
-func (o *object) functionType(code infer.Code) {
+// functionType checks the type of a tool; code is for one that is not known, known says
+// which are.
+func (o *object) functionType(code infer.Code, known string) {
 	switch form := o.str("type"); {
 	case form == nil:
 		o.fail(infer.CodeMalformed, "type", "is required")
 	case *form != "function":
-		o.fail(code, "type", "%q is not supported by this version: use function", excerpt(*form))
+		o.fail(code, "type", "%q is not supported by this version: use %s", excerpt(*form), known)
 	}
 }
 
@@ -152,7 +153,7 @@ func hasFunction(list []function, name string) bool {
 
 // chosenFunction reads {type, function: {name}}.
 func (o *object) chosenFunction() string {
-	o.functionType(infer.CodeInvalid)
+	o.functionType(infer.CodeInvalid, "function")
 	raw := o.typed("function", "an object")
 	if raw == nil {
 		o.fail(infer.CodeMalformed, "function", "is required")
