@@ -27,10 +27,10 @@ func (s *Server) generateTurns(req *openai.Call, c *call, owner *key) (infer.Str
 	}
 	l := &loop{
 		server: s, key: owner, id: req.Request.ID, first: *req.Request, turns: req.NewTurns(), held: s.newHeld(),
-		ready: make(chan struct{}, 1), callsLeft: maxToolCalls, deadline: time.Now().Add(maxToolTime),
+		ready: make(chan struct{}, 1), maxCalls: maxToolCalls, deadline: time.Now().Add(maxToolTime),
 	}
 	if n := req.Response.MaxToolCalls(); n != nil {
-		l.callsLeft = min(l.callsLeft, *n)
+		l.maxCalls = min(l.maxCalls, *n)
 	}
 	turn, err := s.opts.Generator.Generate(c.ctx, req.Request)
 	if err != nil {
@@ -52,6 +52,7 @@ type loop struct {
 	id       string
 	first    infer.Request // as it was before the first turn
 	held     *held         // of turns
+	maxCalls int           // of the response
 	deadline time.Time
 	ctx      context.Context // ends when the response is over or given up
 	stop     context.CancelFunc
@@ -60,7 +61,7 @@ type loop struct {
 	// The reader's during a turn, the goroutine's between two:
 	turns     *openai.Turns
 	calls     []infer.ServerCall // that the turn ends with, once they are to be run
-	callsLeft int
+	numCalls  int                // of earlier turns, those refused included
 	usage     infer.Usage
 	log       infer.Loop
 	recovered int
@@ -156,7 +157,7 @@ func (l *loop) take(d *infer.Delta) {
 	case len(calls) == 0:
 	case l.hasSpent(d.NumOutputTokens):
 		l.isCut = true
-	case l.callsLeft == 0 || len(l.log.Turns)+1 >= l.server.opts.MaxToolTurns || !time.Now().Before(l.deadline):
+	case l.numCalls >= l.maxCalls || len(l.log.Turns)+1 >= l.server.opts.MaxToolTurns || !time.Now().Before(l.deadline):
 		l.isCut, l.log.CallsExhausted = true, true
 	default:
 		l.calls = calls

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -17,8 +18,7 @@ func (l *loop) run() {
 	o := &outcome{err: infer.Internal(errPanic)}
 	defer func() {
 		if r := recover(); r != nil {
-			l.server.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "panic between two turns",
-				slog.String("id", l.id), slog.Any("reason", r), slog.String("stack", string(debug.Stack())))
+			l.logPanic("panic between two turns", r)
 		}
 		l.mu.Lock()
 		l.outcome = o
@@ -39,7 +39,7 @@ func (l *loop) runCalls() {
 	}
 	turn := &l.log.Turns[len(l.log.Turns)-1]
 	start := time.Now()
-	calls, most := l.calls, l.callsLeft
+	calls, numBefore := l.calls, l.numCalls
 	results := make([]result, len(calls))
 	next, done := make(chan int, len(calls)), make(chan int, len(calls))
 	for i := range calls {
@@ -50,7 +50,7 @@ func (l *loop) runCalls() {
 		go func() {
 			for i := range next {
 				begun := time.Now()
-				r := l.runCall(calls[i], i < most)
+				r := l.runCall(calls[i], numBefore+i+1)
 				results[i] = result{r, milliseconds(begun)}
 				done <- i
 			}
@@ -63,14 +63,15 @@ func (l *loop) runCalls() {
 		timed[i] = infer.TimedCall{ServerCall: calls[i], Ms: r.ms, IsFailed: r.IsFailed}
 		l.publish(calls[i], r.ToolResult)
 	}
-	l.callsLeft = max(0, most-len(calls))
+	l.numCalls += len(calls)
 	turn.Calls, turn.ToolMs = timed, milliseconds(start)
 }
 
-// runCall runs a call and counts it, if the response may have it made.
-func (l *loop) runCall(call infer.ServerCall, isAllowed bool) infer.ToolResult {
-	if !isAllowed {
-		return infer.ToolResult{Text: "The call was not made: this response may make no more calls (max_tool_calls).", IsFailed: true}
+// runCall runs the response's call of a number, from 1, and counts it, if it may be made.
+func (l *loop) runCall(call infer.ServerCall, number int) infer.ToolResult {
+	if number > l.maxCalls {
+		text := fmt.Sprintf("The call was not made: it is number %d, and this response may make %d (max_tool_calls).", number, l.maxCalls)
+		return infer.ToolResult{Text: text, IsFailed: true}
 	}
 	if l.ctx.Err() != nil {
 		return infer.ToolResult{Text: "The call was given up.", IsFailed: true}
@@ -85,12 +86,17 @@ func (l *loop) runCall(call infer.ServerCall, isAllowed bool) infer.ToolResult {
 func (l *loop) callTool(call infer.ServerCall) (result infer.ToolResult) {
 	defer func() {
 		if r := recover(); r != nil {
-			l.server.opts.Logger.LogAttrs(context.Background(), slog.LevelError, "panic in a tool call",
-				slog.String("id", l.id), slog.Any("reason", r), slog.String("stack", string(debug.Stack())))
+			l.logPanic("panic in a tool call", r)
 			result = infer.ToolResult{Text: "The call failed.", IsFailed: true}
 		}
 	}()
 	return l.server.opts.Tools.CallTool(l.ctx, call)
+}
+
+// logPanic logs what was recovered; it is called where the stack is still the panic's.
+func (l *loop) logPanic(message string, reason any) {
+	l.server.opts.Logger.LogAttrs(context.Background(), slog.LevelError, message,
+		slog.String("id", l.id), slog.Any("reason", reason), slog.String("stack", string(debug.Stack())))
 }
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1e3 }

@@ -211,6 +211,8 @@ func TestTurnsAndCallsAreBounded(t *testing.T) {
 	o := parseObj(t, s.do(t, "POST", "/v1/responses", askTools(`,"max_tool_calls":2`)).body)
 	require.Equal(t, "completed", o["status"], "the model is told, and answers")
 	require.Equal(t, "mcp_list_tools, mcp_call completed, mcp_call completed, mcp_call failed, message completed", outputTypes(o))
+	refused := o["output"].([]any)[3].(obj)["error"]
+	require.Equal(t, "The call was not made: it is number 3, and this response may make 2 (max_tool_calls).", refused)
 	require.Len(t, b.calls, 2)
 }
 
