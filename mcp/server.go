@@ -65,7 +65,7 @@ func (s *server) start(ctx context.Context) error {
 		return fmt.Errorf("cannot list the tools of the server: %s", s.cause(err))
 	}
 	s.keep(first)
-	s.log.Info(fmt.Sprintf("Tool server %s offers %d tools", s.label, len(*s.tools.Load())))
+	s.log.Info(fmt.Sprintf("Tools of server %s: %d", s.label, len(*s.tools.Load())))
 	return nil
 }
 
