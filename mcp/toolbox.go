@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,22 +54,38 @@ func connect(ctx context.Context, c Config, dialerOf func(Target) dialer) (_ *To
 			_ = b.Close()
 		}
 	}()
-	labels := make(map[string]bool)
 	for _, t := range c.Targets {
 		client := sdk.NewClient(&sdk.Implementation{Name: "troupe", Version: c.Version}, &sdk.ClientOptions{
 			Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 		})
-		s := newServer(t, client, dialerOf(t), c.Logger)
-		b.servers = append(b.servers, s)
-		if err := s.start(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.shown(), err)
+		b.servers = append(b.servers, newServer(t, client, dialerOf(t), c.Logger))
+	}
+	if err := b.start(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// start starts all servers beside each other: those that hang are waited for once, not
+// one after the other.
+func (b *Toolbox) start(ctx context.Context) error {
+	errs := make([]error, len(b.servers))
+	var starting sync.WaitGroup
+	for i, s := range b.servers {
+		starting.Go(func() { errs[i] = s.start(ctx) })
+	}
+	starting.Wait()
+	labels := make(map[string]bool)
+	for i, s := range b.servers {
+		if errs[i] != nil {
+			return fmt.Errorf("%s: %w", s.target.shown(), errs[i])
 		}
 		if labels[s.label] {
-			return nil, fmt.Errorf("%s: another server has the label %q too: choose one with LABEL=URL", t.shown(), s.label)
+			return fmt.Errorf("%s: another server has the label %q too: choose one with LABEL=URL", s.target.shown(), s.label)
 		}
 		labels[s.label] = true
 	}
-	return b, nil
+	return nil
 }
 
 // Servers implements infer.Toolbox.

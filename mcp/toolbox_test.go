@@ -289,6 +289,29 @@ func TestAListHasAnEnd(t *testing.T) {
 	require.Equal(t, maxLeftOut, strings.Count(log.String(), "tool left out"), "once, however often that is listed")
 }
 
+// TestServersStartBesideEachOther: each is there only once the other is being opened.
+func TestServersStartBesideEachOther(t *testing.T) {
+	logger, _ := discard()
+	var both sync.WaitGroup
+	both.Add(2)
+	d := meeting{inMemory{newSDKServer(t, nil)}, &both}
+	b, err := connect(t.Context(), Config{Targets: []Target{{Label: "one"}, {Label: "two"}}, Logger: logger}, func(Target) dialer { return d })
+	require.NoError(t, err)
+	require.Equal(t, []string{"one", "two"}, b.Labels())
+	require.NoError(t, b.Close())
+}
+
+type meeting struct {
+	inMemory
+	both *sync.WaitGroup
+}
+
+func (m meeting) dial() (sdk.Transport, *guard) {
+	m.both.Done()
+	m.both.Wait()
+	return m.inMemory.dial()
+}
+
 func TestLabelsMustDiffer(t *testing.T) {
 	logger, _ := discard()
 	s := newSDKServer(t, nil)

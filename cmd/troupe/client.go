@@ -132,7 +132,7 @@ func (m *Main) embedded(ctx context.Context, path string) (*client.Client, error
 	loaded := m.exitOnSignal()
 	var s *server
 	if err = m.fetchModels(ctx, cfg); err == nil {
-		s, err = newServer(cfg, m)
+		s, err = newServer(ctx, cfg, m)
 	}
 	loaded()
 	if err != nil {

@@ -44,7 +44,7 @@ func textOf(t *testing.T, body string) string {
 func TestRunnersAreOpenedBesideEachOther(t *testing.T) {
 	cli, _, err := config.Parse([]string{"serve", "--num-gpu-blocks-override", "80", "--data-parallel-size", "2"}, config.Options{Getenv: noEnv})
 	require.NoError(t, err)
-	s, err := newServer(&cli.Serve, &Main{Stderr: io.Discard})
+	s, err := newServer(t.Context(), &cli.Serve, &Main{Stderr: io.Discard})
 	require.NoError(t, err)
 	// The engine has two open; here are two more.
 	for batcher := range 2 {

@@ -46,7 +46,7 @@ func (m *Main) serve(ctx context.Context) error {
 	}
 	m.tuneMemory()
 	loaded := m.onSignal(starting)
-	s, err := newServer(cfg, m)
+	s, err := newServer(ctx, cfg, m)
 	loaded()
 	if err != nil {
 		return err

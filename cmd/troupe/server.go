@@ -42,8 +42,9 @@ type server struct {
 	closers  []func() error // of what is open, in the order of opening
 }
 
-// newServer loads and joins everything but opens no port. Close ends it.
-func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
+// newServer loads and joins everything but opens no port. Close ends it. The end of ctx
+// gives up the wait for tool servers.
+func newServer(ctx context.Context, cfg *config.Serve, m *Main) (_ *server, err error) {
 	s := &server{cfg: cfg, log: logline.New(m.Stderr, logline.ParseLevel(cfg.Env.LogLevel)), registry: metrics.NewRegistry()}
 	defer func() {
 		if err != nil {
@@ -53,7 +54,7 @@ func newServer(cfg *config.Serve, m *Main) (_ *server, err error) {
 	if err := s.openFrontDoor(); err != nil {
 		return nil, err
 	}
-	if err := s.openTools(); err != nil {
+	if err := s.openTools(ctx); err != nil {
 		return nil, err
 	}
 	p, err := loadParts(cfg, s.log)

@@ -8,12 +8,12 @@ import (
 )
 
 // openTools connects with the tool servers, which have to be there at the start.
-func (s *server) openTools() error {
+func (s *server) openTools(ctx context.Context) error {
 	targets, err := s.cfg.ToolServers()
 	if err != nil || len(targets) == 0 {
 		return err
 	}
-	s.tools, err = mcp.Connect(context.Background(), mcp.Config{
+	s.tools, err = mcp.Connect(ctx, mcp.Config{
 		Targets: targets, CallTimeout: seconds(s.cfg.Chat.ToolCallTimeout), Version: version(), Logger: s.log,
 	})
 	if err != nil {
