@@ -31,14 +31,15 @@ func (s *Serve) Check() error {
 
 // checkMetrics comes first: its messages are part of the metrics contract.
 func (s *Serve) checkMetrics() error {
-	if s.Metrics.EnablePerRequestMetrics && s.Metrics.DisableLogStats {
-		return errors.New("--enable-per-request-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
+	const noStats = "%s requires engine statistics: it cannot be combined with --disable-log-stats"
+	switch m := &s.Metrics; {
+	case m.DisableLogStats && m.EnablePerRequestMetrics:
+		return fmt.Errorf(noStats, "--enable-per-request-metrics")
+	case m.DisableLogStats && m.EnablePerTurnMetrics:
+		return fmt.Errorf(noStats, "--enable-per-turn-metrics")
 	}
 	if err := s.checkTimes(); err != nil {
 		return err
-	}
-	if s.Metrics.EnablePerTurnMetrics && s.Metrics.DisableLogStats {
-		return errors.New("--enable-per-turn-metrics requires engine statistics: it cannot be combined with --disable-log-stats")
 	}
 	speculation, err := s.Speculation()
 	if level := s.Metrics.PerRequestSpecDecodeMetrics; level != "none" && speculation == nil && err == nil {
