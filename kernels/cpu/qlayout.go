@@ -24,14 +24,8 @@ import (
 // QBlock is the number of columns that kernels take at a time.
 const QBlock = 32
 
-// superBlock is the number of columns of a block with two levels of scales.
-const superBlock = 256
-
 // qwide reports whether a packed element takes a byte, not half of one.
 func qwide(t quant.Type) bool { return t != quant.Q4_0 && t != quant.Q4_K }
-
-// qsuper reports whether there are two levels of scales.
-func qsuper(t quant.Type) bool { return t.Elements() == superBlock }
 
 // qweightBytes returns the bytes of the integers of [QBlock] columns of a tile.
 func qweightBytes(t quant.Type) int {

@@ -51,17 +51,11 @@ func (k *kernel) attend(name string, groups func(*isa, int) []int, start func(),
 	for len(groups(k.isa, most)) == 0 {
 		most--
 	}
-	for nr := 2; nr <= most; nr++ {
-		k.op("CMPQ", "R13", imm(nr))
-		k.op("JEQ", fmt.Sprintf("cols%d", nr))
-	}
-	for nr := 1; nr <= most; nr++ {
-		k.label(fmt.Sprintf("cols%d", nr))
+	k.perColumns(most, func(nr int) {
 		for _, tiles := range groups(k.isa, nr) {
 			group(&kernel{file: k.file, isa: k.isa, format: k.format, nr: nr, tiles: tiles})
 		}
-		k.end()
-	}
+	})
 }
 
 // scoreGroups lists how many pieces are computed at once: eight chains where the
@@ -228,11 +222,7 @@ func (k *kernel) position(odd int) {
 
 // storeValues adds the two sets of chains and moves on to the next group.
 func (k *kernel) storeValues() {
-	k.op("MOVQ", "R10", "DX")
-	if k.nr > 1 {
-		k.op("MOVQ", "Attend_LDO(DI)", "R12")
-		k.op("SHLQ", imm(2), "R12")
-	}
+	k.firstRow("Attend")
 	k.each(func(tile, col, part int) {
 		sum := k.chain(0, tile, col, part)
 		k.op("VADDPS", k.chain(1, tile, col, part), sum, sum)

@@ -36,17 +36,25 @@ func gemms(f *file, s *isa) {
 			(&kernel{file: f, isa: s, format: w}).makeMask()
 		}
 		f.op("MOVQ", "Gemm_NR(DI)", "R13")
-		for nr := 2; nr <= s.maxCols; nr++ {
-			f.op("CMPQ", "R13", imm(nr))
-			f.op("JEQ", fmt.Sprintf("cols%d", nr))
-		}
-		for nr := 1; nr <= s.maxCols; nr++ {
-			f.label(fmt.Sprintf("cols%d", nr))
+		f.perColumns(s.maxCols, func(nr int) {
 			for _, tiles := range s.tiles(nr) {
 				(&kernel{file: f, isa: s, format: w, nr: nr, tiles: tiles}).group()
 			}
-			f.end()
-		}
+		})
+	}
+}
+
+// perColumns writes a branch that ends the function for every number of columns up
+// to most, and jumps to that of R13.
+func (f *file) perColumns(most int, write func(nr int)) {
+	for nr := 2; nr <= most; nr++ {
+		f.op("CMPQ", "R13", imm(nr))
+		f.op("JEQ", fmt.Sprintf("cols%d", nr))
+	}
+	for nr := 1; nr <= most; nr++ {
+		f.label(fmt.Sprintf("cols%d", nr))
+		write(nr)
+		f.end()
 	}
 }
 
@@ -123,26 +131,27 @@ func (k *kernel) group() {
 	k.op("JZ", name+"next")
 	k.column(0)
 	k.label(name + "next")
-	k.finish(name)
+	k.finish(name, "Gemm", k.acc)
 	k.op("ADDQ", imm(64*k.tiles), "R10")
 	k.op("SUBQ", imm(k.tiles), "R11")
 	k.op("JMP", name)
 	k.label(name + "end")
 }
 
-// finish stores the accumulators, with Add after adding what is there.
-func (k *kernel) finish(name string) {
-	k.op("CMPQ", "Gemm_Finish(DI)", "$const_Add")
+// finish stores the accumulators acc, with Add after adding what is there. args is
+// the name of the struct at DI.
+func (k *kernel) finish(name, args string, acc func(tile, col, part int) string) {
+	k.op("CMPQ", args+"_Finish(DI)", "$const_Add")
 	k.op("JNE", name+"set")
-	k.firstRow()
+	k.firstRow(args)
 	k.each(func(tile, col, part int) {
-		a := k.acc(tile, col, part)
+		a := acc(tile, col, part)
 		k.op("VADDPS", k.output(tile, part), a, a)
 	}, k.nextRow)
 	k.label(name + "set")
-	k.firstRow()
+	k.firstRow(args)
 	k.each(func(tile, col, part int) {
-		k.op("VMOVUPS", k.acc(tile, col, part), k.output(tile, part))
+		k.op("VMOVUPS", acc(tile, col, part), k.output(tile, part))
 	}, k.nextRow)
 }
 
@@ -161,11 +170,12 @@ func (k *kernel) each(visit func(tile, col, part int), between func()) {
 	}
 }
 
-// firstRow points DX at the group's output and R12 holds the distance of rows.
-func (k *kernel) firstRow() {
+// firstRow points DX at the group's output and sets R12 to the distance of rows in
+// bytes. args is the name of the struct at DI.
+func (k *kernel) firstRow(args string) {
 	k.op("MOVQ", "R10", "DX")
 	if k.nr > 1 {
-		k.op("MOVQ", "Gemm_LDO(DI)", "R12")
+		k.op("MOVQ", args+"_LDO(DI)", "R12")
 		k.op("SHLQ", imm(2), "R12")
 	}
 }

@@ -36,9 +36,7 @@ func generate() map[string][]byte {
 	packTwo(p)
 	files["pack_amd64.s"] = p.bytes()
 	for _, name := range []string{"packFour", "packTwo"} {
-		decl.line("")
-		decl.line("//go:noescape")
-		decl.line("func %s(dst, src *float32, quads, ldBytes, strideBytes int)", name)
+		declareOne(decl, name+"(dst, src *float32, quads, ldBytes, strideBytes int)")
 	}
 	files["decl_amd64.go"] = decl.bytes()
 	quantFiles(files)
@@ -67,8 +65,12 @@ func declare(f *file, s *isa) {
 		"softmax%s(x *float32, rows, groups, strideBytes int, scale float32, largest, total *float32)",
 		"exp2Row%s(x *float32, groups int)",
 	} {
-		f.line("")
-		f.line("//go:noescape")
-		f.line("func "+d, s.name)
+		declareOne(f, fmt.Sprintf(d, s.name))
 	}
+}
+
+func declareOne(f *file, signature string) {
+	f.line("")
+	f.line("//go:noescape")
+	f.line("func %s", signature)
 }

@@ -97,12 +97,6 @@ func quantFiles(files map[string][]byte) {
 	files["qdecl_amd64.go"] = decl.bytes()
 }
 
-func declareOne(f *file, signature string) {
-	f.line("")
-	f.line("//go:noescape")
-	f.line("func %s", signature)
-}
-
 // qgemm writes the function of one type, with a branch per number of columns.
 func qgemm(f *file, s *isa, q qformat) {
 	f.function("qgemm"+q.name+s.name, "(args *QGemm)", 8)
@@ -112,18 +106,12 @@ func qgemm(f *file, s *isa, q qformat) {
 	f.op("MOVQ", "QGemm_Tiles(DI)", "R11")
 	(&qkernel{kernel: kernel{file: f, isa: s}, qformat: q}).constants()
 	f.op("MOVQ", "QGemm_NR(DI)", "R13")
-	for nr := 2; nr <= s.maxQCols(); nr++ {
-		f.op("CMPQ", "R13", imm(nr))
-		f.op("JEQ", fmt.Sprintf("cols%d", nr))
-	}
-	for nr := 1; nr <= s.maxQCols(); nr++ {
-		f.label(fmt.Sprintf("cols%d", nr))
+	f.perColumns(s.maxQCols(), func(nr int) {
 		for _, tiles := range s.qtiles(nr) {
 			k := &qkernel{kernel: kernel{file: f, isa: s, nr: nr, tiles: tiles}, qformat: q}
 			k.group()
 		}
-		f.end()
-	}
+	})
 }
 
 // qkernel is the code for tiles tiles times nr columns. Its registers: the
@@ -206,7 +194,7 @@ func (k *qkernel) group() {
 	}
 	k.op("CMPQ", "CX", "QGemm_end(DI)")
 	k.op("JNE", name+"block")
-	k.finish(name)
+	k.finish(name, "QGemm", k.acc)
 	k.op("ADDQ", imm(64*k.tiles), "R10")
 	k.op("SUBQ", imm(k.tiles), "R11")
 	k.op("JMP", name)
@@ -402,24 +390,4 @@ func (k *qkernel) loadScale(tile, part, group int) {
 	}
 	product("VPMOVZXBD", 0, 0, scale)
 	product("VPMOVZXBD", 16, 32, low)
-}
-
-// finish stores the accumulators, with Add after adding what is there.
-func (k *qkernel) finish(name string) {
-	rows := func(visit func(tile, col, part int)) {
-		k.op("MOVQ", "R10", "DX")
-		if k.nr > 1 {
-			k.op("MOVQ", "QGemm_LDO(DI)", "R12")
-			k.op("SHLQ", imm(2), "R12")
-		}
-		k.each(visit, k.nextRow)
-	}
-	k.op("CMPQ", "QGemm_Finish(DI)", "$const_Add")
-	k.op("JNE", name+"set")
-	rows(func(tile, col, part int) {
-		a := k.acc(tile, col, part)
-		k.op("VADDPS", k.output(tile, part), a, a)
-	})
-	k.label(name + "set")
-	rows(func(tile, col, part int) { k.op("VMOVUPS", k.acc(tile, col, part), k.output(tile, part)) })
 }
