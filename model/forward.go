@@ -60,7 +60,7 @@ func (p *pass) project(i, n int) {
 // stream.
 func (p *pass) addLayer(l *layer, x, attn compute.Buffer, n int) {
 	be, a := p.room.backend, &p.room.activations
-	p.addProduct(x, attn, l.o, l.postAttention, n)
+	p.addProduct(x, n, product{attn, l.o, l.postAttention})
 	be.RMSNorm(a.h, x, l.mlpNorm, p.model.eps(), n)
 	if l.experts != nil {
 		be.ExpertsAdd(x, a.h, l.experts, n)
@@ -72,18 +72,25 @@ func (p *pass) addLayer(l *layer, x, attn compute.Buffer, n int) {
 	} else {
 		be.SiluMul(a.act, a.gateUp, n)
 	}
-	p.addProduct(x, a.act, l.down, l.postMLP, n)
+	p.addProduct(x, n, product{a.act, l.down, l.postMLP})
 }
 
-// addProduct adds src · wᵀ to x, normalized if there is a norm.
-func (p *pass) addProduct(x, src compute.Buffer, w compute.Matrix, norm compute.Vector, n int) {
+// product is src · wᵀ, normalized if there is a norm.
+type product struct {
+	src  compute.Buffer
+	w    compute.Matrix
+	norm compute.Vector // nil = none
+}
+
+// addProduct adds a product to n rows x.
+func (p *pass) addProduct(x compute.Buffer, n int, add product) {
 	be, a := p.room.backend, &p.room.activations
-	if norm == nil {
-		be.LinearAdd(x, src, w, n)
+	if add.norm == nil {
+		be.LinearAdd(x, add.src, add.w, n)
 		return
 	}
-	be.Linear(a.h, src, w, n)
-	be.RMSNormAdd(x, a.h, norm, p.model.eps(), n)
+	be.Linear(a.h, add.src, add.w, n)
+	be.RMSNormAdd(x, a.h, add.norm, p.model.eps(), n)
 }
 
 // computeLogits takes some rows of the batch from where forward left them to

@@ -30,29 +30,32 @@ func (p *panel) gather() {
 		// As far as the block, both tiles of keys and the piece of values go.
 		run := min(size-offset, kernels.TileRows-slot%kernels.TileRows, kernels.TileRows-i%kernels.TileRows, n-i)
 		piece := i / kernels.TileRows
-		c.copyKeys(keys[piece*c.keyTile:][:c.keyTile], i%kernels.TileRows, p.layer, p.head, slot, run)
-		c.copyValues(values[piece*valueBytes:][:valueBytes], i%kernels.TileRows, p.layer, p.head, slot, run)
+		from, lane := slots{p.layer, p.head, slot, run}, i%kernels.TileRows
+		c.copyKeys(keys[piece*c.keyTile:][:c.keyTile], lane, from)
+		c.copyValues(values[piece*valueBytes:][:valueBytes], lane, from)
 		i += run
 	}
 }
 
-// copyKeys copies the keys of n slots of one tile to dst's lanes from lane on.
-func (c *kvCache) copyKeys(dst []byte, lane, layer, head, slot, n int) {
-	src := c.keysOf(layer, head)[c.keyOffset(slot/kernels.TileRows):][:c.keyTile]
+// slots is n slots of a layer and head from first on, all in one block and tile.
+type slots struct{ layer, head, first, n int }
+
+// copyKeys copies the keys of slots to dst's lanes from lane on.
+func (c *kvCache) copyKeys(dst []byte, lane int, s slots) {
+	src := c.keysOf(s.layer, s.head)[c.keyOffset(s.first/kernels.TileRows):][:c.keyTile]
 	width := kernels.ElemOffset(c.format, 0, 1)
-	row, from, to, n := kernels.TileRows*width, slot%kernels.TileRows*width, lane*width, n*width
+	row, from, to, n := kernels.TileRows*width, s.first%kernels.TileRows*width, lane*width, s.n*width
 	for at := 0; at < len(dst); at += row {
 		copy(dst[at+to:][:n], src[at+from:][:n])
 	}
 }
 
-// copyValues copies the values of n slots of one block to dst's columns from column
-// on.
-func (c *kvCache) copyValues(dst []byte, column, layer, head, slot, n int) {
-	src := c.valuesOf(layer, head)[c.valueOffset(slot/c.spec.BlockSize):]
-	from, tile := slot%c.spec.BlockSize, len(dst)/c.valueTiles
+// copyValues copies the values of slots to dst's columns from column on.
+func (c *kvCache) copyValues(dst []byte, column int, s slots) {
+	src := c.valuesOf(s.layer, s.head)[c.valueOffset(s.first/c.spec.BlockSize):]
+	from, tile := s.first%c.spec.BlockSize, len(dst)/c.valueTiles
 	for i := range c.valueTiles {
-		for k := range n {
+		for k := range s.n {
 			kernels.CopyColumn(dst[i*tile:][:tile], column+k, src[i*c.valueTile:][:c.valueTile], from+k, c.format)
 		}
 	}

@@ -32,14 +32,20 @@ func (c *kvCache) valuePlace(layer, head int) place {
 	}
 }
 
-// appendPieces appends where pieces first … end-1 of a sequence are.
-func (c *kvCache) appendPieces(list []int64, at place, seq *compute.BatchSeq, first, end int) []int64 {
-	if first >= end {
+// pieceRange is pieces first … end-1 of a sequence.
+type pieceRange struct {
+	seq        *compute.BatchSeq
+	first, end int
+}
+
+// appendPieces appends where the pieces of a range are, in bytes.
+func (c *kvCache) appendPieces(list []int64, at place, r pieceRange) []int64 {
+	if r.first >= r.end {
 		return list
 	}
 	perBlock := c.spec.BlockSize / kernels.TileRows
-	table, piece := seq.BlockTable[first/perBlock:], first%perBlock
-	for range end - first {
+	table, piece := r.seq.BlockTable[r.first/perBlock:], r.first%perBlock
+	for range r.end - r.first {
 		if !(table[0] >= 0 && int(table[0]) < c.spec.NumBlocks) { // the kernels will not see it
 			fail("Attention: block %d of %d", table[0], c.spec.NumBlocks)
 		}
@@ -54,9 +60,9 @@ func (c *kvCache) appendPieces(list []int64, at place, seq *compute.BatchSeq, fi
 // listPieces lists the span's keys, then its values, then what is read after it,
 // so that each list goes on with what should be fetched meanwhile.
 func (p *panel) listPieces(span int) {
-	c, first, end := p.kv, p.start/kernels.TileRows, kernels.NumTiles(p.end)
-	list := c.appendPieces(p.ws.offsets[:0], c.keyPlace(p.layer, p.head), p.seq, first, end)
-	list = c.appendPieces(list, c.valuePlace(p.layer, p.head), p.seq, first, end)
+	c, own := p.kv, pieceRange{p.seq, p.start / kernels.TileRows, kernels.NumTiles(p.end)}
+	list := c.appendPieces(p.ws.offsets[:0], c.keyPlace(p.layer, p.head), own)
+	list = c.appendPieces(list, c.valuePlace(p.layer, p.head), own)
 	next, nextSpan := p.attentionPanel, span+1
 	if p.split || nextSpan >= p.lastSpan {
 		next, nextSpan = p.next, p.nextSpan
@@ -64,9 +70,9 @@ func (p *panel) listPieces(span int) {
 	if next != nil {
 		from := nextSpan * spanPositions / kernels.TileRows
 		to := min(from+kernels.Ahead, kernels.NumTiles(p.context(next, next.to-1)))
-		list = c.appendPieces(list, c.keyPlace(p.layer, next.head), &p.batch.Seqs[next.seq], from, to)
+		list = c.appendPieces(list, c.keyPlace(p.layer, next.head), pieceRange{&p.batch.Seqs[next.seq], from, to})
 	}
-	for len(list) < 2*(end-first)+kernels.Ahead {
+	for len(list) < 2*(own.end-own.first)+kernels.Ahead {
 		list = append(list, list[len(list)-1])
 	}
 	p.ws.offsets, p.ws.attend.Cache, p.ws.attend.TileBytes = list, c.raw, c.valueTile
