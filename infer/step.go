@@ -31,7 +31,7 @@ type RunnerSpec struct {
 	// runner writes to while it proposes; 0 = none. They hold nothing to be kept.
 	NumLookaheadSlots int
 	Device            string // for people: "cpu (AVX-512, 2 threads)"
-	DType             string // for people: "bfloat16"
+	DType             string // of the weights, for people: "bfloat16", "q4_k and q6_k"
 }
 
 // StepPlan is one value from scheduler to runner: which tokens of which

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"os"
@@ -184,11 +185,15 @@ func (l *loader) part(spec tensorSpec, it item) (compute.RawTensor, error) {
 	if heads := l.checkpoint.tensors[spec.name].pairedHeads; heads > 0 {
 		t.Data = l.inScratch(len(t.Data), func(dst []byte) []byte { return appendUnpaired(dst, t.Data, spec.rows, heads) })
 	}
-	if it.matrix == nil || isQuantised(t.DType) {
+	if it.matrix == nil {
 		return t, nil
 	}
-	if t.Quantize = l.quantizeTo(it, t.Cols); t.Quantize != compute.F32 || t.DType == l.dtype || isQuantised(l.dtype) {
+	switch to := l.heldAs(it, t); {
+	case to == t.DType:
 		return t, nil // the file's own values
+	case isQuantised(to):
+		t.Quantize = to
+		return t, nil
 	}
 	t.Data = l.inScratch(t.Rows*t.Cols*l.dtype.Size(), func(dst []byte) []byte {
 		dst, err = appendConverted(dst, t, l.dtype)
@@ -217,31 +222,73 @@ func (l *loader) quantizeTo(it item, cols int) compute.DType {
 	return l.quantize
 }
 
-// heldBytes returns the memory that items will take in the backend, to a few
-// percent. Those that check has not found count nothing.
-func (l *loader) heldBytes(items []item) (bytes int64) {
+// held is what the items will be in the backend.
+type held struct {
+	bytes     int64                   // of memory, to a few percent
+	elements  map[compute.DType]int64 // of matrices
+	quantised bool                    // at load, at least one matrix
+}
+
+// held sums up items that check has found.
+func (l *loader) held(items []item) (held, error) {
+	h := held{elements: map[compute.DType]int64{}}
 	for _, it := range items {
 		for _, spec := range it.parts {
 			t, err := l.checkpoint.find(spec)
 			if err != nil {
+				return h, err
+			}
+			if it.matrix == nil {
+				h.bytes += 4 * int64(t.Cols)
 				continue
 			}
-			held := t.DType
-			switch to := l.quantizeTo(it, t.Cols); {
-			case it.matrix == nil:
-				held = compute.F32
-			case t.DType == compute.Q5_K || t.DType == compute.Q6_K:
-				held = compute.Q8_0 // a byte per integer
-			case isQuantised(t.DType):
-			case to != compute.F32:
-				held = to
-			case !isQuantised(l.dtype):
-				held = l.dtype
+			d := l.heldAs(it, t)
+			h.elements[d] += int64(t.Rows) * int64(t.Cols)
+			h.quantised = h.quantised || isQuantised(d) && !isQuantised(t.DType)
+			if d == compute.Q5_K || d == compute.Q6_K {
+				d = compute.Q8_0 // a byte per integer
 			}
-			bytes += int64(t.Rows) * int64(held.RowBytes(t.Cols))
+			h.bytes += int64(t.Rows) * int64(d.RowBytes(t.Cols))
 		}
 	}
-	return bytes
+	return h, nil
+}
+
+// heldAs returns the type that the backend is to hold an item's matrix in.
+func (l *loader) heldAs(it item, t compute.RawTensor) compute.DType {
+	if isQuantised(t.DType) {
+		return t.DType
+	}
+	if to := l.quantizeTo(it, t.Cols); to != compute.F32 {
+		return to
+	}
+	if isQuantised(l.dtype) {
+		return t.DType
+	}
+	return l.dtype
+}
+
+// types names the types of matrices, those of most elements first. One with less than
+// a hundredth of all, as routers of experts have, says nothing about the model.
+func (h *held) types() string {
+	var total int64
+	for _, n := range h.elements {
+		total += n
+	}
+	var list []compute.DType
+	for d, n := range h.elements {
+		if n >= total/100 {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b compute.DType) int {
+		return cmp.Or(cmp.Compare(h.elements[b], h.elements[a]), cmp.Compare(a, b))
+	})
+	names := make([]string, len(list))
+	for i, d := range list {
+		names[i] = d.String()
+	}
+	return strings.Join(names, " and ")
 }
 
 // inScratch returns what add appends to the scratch memory: about size bytes.

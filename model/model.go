@@ -56,7 +56,8 @@ type Model struct {
 	config        Config
 	generation    generation
 	backend       compute.Backend
-	dtype         compute.DType
+	types         string // of matrices in memory, for people
+	quantized     bool   // at load
 	numParameters int64
 	sizes         sizes
 	maxTokens     int          // tokens in one step
@@ -143,9 +144,6 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 		m.weights.lmHead = m.weights.embed
 	}
 	m.numParameters = elements
-	if l.quantize != compute.F32 && !isQuantised(m.dtype) {
-		m.dtype = l.quantize
-	}
 	return nil
 }
 
@@ -155,19 +153,23 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if m.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
+	if l.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
 		return err
 	}
 	if l.quantize, err = resolveQuantization(o.Quantization); err != nil {
 		return err
 	}
-	l.dtype = m.dtype
-	available, weights := availableMemory(), l.heldBytes(items)
+	h, err := l.held(items)
+	if err != nil {
+		return err
+	}
+	m.types, m.quantized = h.types(), h.quantised
+	available, weights := availableMemory(), h.bytes
 	if weights > available {
 		return infer.Errorf(infer.CodeInvalid, "model",
 			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, available)
 	}
-	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, autoKVDType(m.dtype))
+	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, autoKVDType(l.dtype))
 	if err != nil {
 		return err
 	}
@@ -205,6 +207,10 @@ func (m *Model) Config() Config { return m.config }
 // NumParameters counts the weights' elements, tied ones once.
 func (m *Model) NumParameters() int64 { return m.numParameters }
 
+// Quantized reports whether [Options.Quantization] changed any weight: it does not
+// where all are quantised already or have rows that are no whole blocks.
+func (m *Model) Quantized() bool { return m.quantized }
+
 // Defaults returns the sampling values of generation_config.json.
 func (m *Model) Defaults() infer.SamplingDefaults { return m.generation.defaults }
 
@@ -225,6 +231,6 @@ func (m *Model) Spec() infer.RunnerSpec {
 		NumBlocks: m.sizes.kv.NumBlocks, BlockSize: m.sizes.kv.BlockSize,
 		VocabSize: m.config.VocabSize, MaxModelLen: m.sizes.maxModelLen,
 		NumSpecTokens: m.numSpecTokens(), NumLookaheadSlots: m.numLookaheadSlots(),
-		Device: m.backend.Describe(), DType: m.dtype.String(),
+		Device: m.backend.Describe(), DType: m.types,
 	}
 }

@@ -154,13 +154,17 @@ func TestQuantisedAtLoad(t *testing.T) {
 	o.Quantization = "q8_0"
 	m := loadFolder(t, understudy.Embedded(), o)
 	require.Equal(t, "q8_0", m.Spec().DType)
+	require.True(t, m.Quantized())
 	file := load(t, writeGGUF(t, modelkit.ConvertLlama(t, understudy.Embedded(), "Q8_0")), options(t))
 	require.Equal(t, "q8_0", file.Spec().DType)
+	require.False(t, file.Quantized())
 	require.Equal(t, logprobs(t, file, ids), logprobs(t, m, ids), "the same blocks")
 
 	o = options(t)
 	o.Quantization = "q4_0"
-	n := matching(t, loadFolder(t, understudy.Embedded(), o))
+	m = loadFolder(t, understudy.Embedded(), o)
+	require.Equal(t, "q4_0 and q8_0", m.Spec().DType, "the embedding table has eight bits")
+	n := matching(t, m)
 	t.Logf("%d of 41 continuations", n)
 	require.GreaterOrEqual(t, n, 28)
 
@@ -168,6 +172,8 @@ func TestQuantisedAtLoad(t *testing.T) {
 	o.Quantization = "q4_0"
 	again := load(t, writeGGUF(t, modelkit.ConvertLlama(t, understudy.Embedded(), "Q8_0")), o)
 	require.Equal(t, logprobs(t, file, ids), logprobs(t, again, ids), "what is quantised stays")
+	require.Equal(t, "q8_0", again.Spec().DType)
+	require.False(t, again.Quantized())
 
 	o.Quantization = "q5_1"
 	_, err := model.Load(understudy.Embedded(), o)

@@ -143,6 +143,9 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (s *server) describe() {
 	spec, kv := s.model.Spec(), s.model.KVSpec()
 	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
+	if q := s.cfg.Model.Quantization; q != "none" && q != "" && !s.model.Quantized() {
+		s.log.Warn(fmt.Sprintf("--quantization %s changed nothing: the model's weights are quantised already, or their rows are no multiple of 32", q))
+	}
 	if n := s.cfg.Scheduler.DataParallelSize; n > 1 {
 		s.log.Info(fmt.Sprintf("%d batchers, each with threads, KV cache and limits of its own over the same weights, that take over from each other", n))
 	}
