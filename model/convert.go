@@ -6,7 +6,6 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/kernels/cpu/half"
 )
 
 // appendConverted appends t's elements in another type, rounded to nearest
@@ -23,7 +22,7 @@ func appendConverted(dst []byte, t compute.RawTensor, to compute.DType) ([]byte,
 		case compute.BF16:
 			dst = binary.LittleEndian.AppendUint16(dst, toBF16(v))
 		case compute.F16:
-			dst = binary.LittleEndian.AppendUint16(dst, half.FromFloat32(v))
+			dst = binary.LittleEndian.AppendUint16(dst, toF16(v))
 		}
 		if finite32(v) && !finite32(element(dst[len(dst)-2:], to)) {
 			return dst, infer.Errorf(infer.CodeInvalid, "dtype",
@@ -39,7 +38,7 @@ func element(b []byte, d compute.DType) float32 {
 	case compute.BF16:
 		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
 	case compute.F16:
-		return half.ToFloat32(binary.LittleEndian.Uint16(b))
+		return fromF16(binary.LittleEndian.Uint16(b))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(b))
 }
@@ -52,4 +51,32 @@ func toBF16(v float32) uint16 {
 		return uint16(b>>16) | 0x40 // stay a NaN
 	}
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+func fromF16(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exponent, fraction := uint32(h>>10&0x1f), uint32(h&0x3ff)
+	switch exponent {
+	case 0: // zero or subnormal: fraction * 2^-24
+		return math.Float32frombits(math.Float32bits(float32(fraction)*0x1p-24) | sign)
+	case 0x1f:
+		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
+	}
+	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+}
+
+func toF16(v float32) uint16 {
+	b := math.Float32bits(v)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00 // NaN
+	case b >= 0x477ff000: // rounds to 65536 or more
+		return sign | 0x7c00
+	case b < 0x38800000: // below the smallest normal: a multiple of 2^-24
+		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(b))*0x1p24))
+	}
+	b += 0xfff + b>>13&1
+	return sign | uint16((b-112<<23)>>13)
 }
