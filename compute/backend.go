@@ -16,20 +16,30 @@ const (
 	Q4_K
 	Q5_K
 	Q6_K
+
+	// Int8 is of caches only: a head's key or value is HeadDim integers from -127 to
+	// 127 and their unit, an F32, a 127th of the largest magnitude among them.
+	Int8
 )
 
-// Size returns bytes per element of a type that is not quantised.
+// Size returns bytes per element of a type that is not quantised, and of Int8.
 func (d DType) Size() int {
-	if d == F32 {
+	switch d {
+	case F32:
 		return 4
+	case Int8:
+		return 1
 	}
 	return 2
 }
 
-// String returns torch's name (float32, float16, bfloat16) or ggml's (q8_0, …).
+// String returns torch's name (float32, float16, bfloat16, int8) or ggml's (q8_0, …).
 func (d DType) String() string {
 	if t, ok := d.Quant(); ok {
 		return t.String()
+	}
+	if d == Int8 {
+		return "int8"
 	}
 	return [...]string{"float32", "float16", "bfloat16"}[d]
 }
@@ -83,8 +93,11 @@ type KVSpec struct {
 
 // Bytes returns the memory that a cache of this size takes.
 func (s KVSpec) Bytes() int64 {
-	return 2 * int64(s.NumLayers) * int64(s.NumBlocks) * int64(s.BlockSize) *
-		int64(s.NumKVHeads) * int64(s.HeadDim) * int64(s.DType.Size())
+	perHead := int64(s.HeadDim) * int64(s.DType.Size())
+	if s.DType == Int8 {
+		perHead += 4 // its unit
+	}
+	return 2 * int64(s.NumLayers) * int64(s.NumBlocks) * int64(s.BlockSize) * int64(s.NumKVHeads) * perHead
 }
 
 // Batch describes the rows of one step. Row i of every activation buffer

@@ -53,6 +53,19 @@ func resolveDType(param, option string, auto compute.DType) (compute.DType, erro
 	return d, nil
 }
 
+// resolveKVDType is resolveDType for keys and values, which may be integers, too.
+func resolveKVDType(option string, auto compute.DType) (compute.DType, error) {
+	if option == compute.Int8.String() {
+		return compute.Int8, nil
+	}
+	d, err := resolveDType("kv_cache_dtype", option, auto)
+	if err != nil {
+		return 0, infer.Errorf(infer.CodeInvalid, "kv_cache_dtype",
+			"--kv-cache-dtype is %q; it must be auto, float32, float16, bfloat16 or int8", option)
+	}
+	return d, nil
+}
+
 // resolveQuantization returns the type that weights are quantised to at load, F32
 // if they are not.
 func resolveQuantization(option string) (compute.DType, error) {

@@ -342,6 +342,7 @@ func TestSizes(t *testing.T) {
 		{"override beats bytes", func(o *model.Options) { o.NumBlocksOverride, o.KVCacheMemoryBytes = 7, 1 }, 7, 96, ""},
 		{"bytes", func(o *model.Options) { o.KVCacheMemoryBytes = 8*blockBytes - 1 }, 7, 96, ""},
 		{"bytes in float16", func(o *model.Options) { o.KVCacheMemoryBytes, o.KVCacheDType = 8*blockBytes, "float16" }, 16, 96, ""},
+		{"bytes in int8", func(o *model.Options) { o.KVCacheMemoryBytes, o.KVCacheDType = 8*blockBytes, "int8" }, 22, 96, ""},
 		{"largest that fits", func(o *model.Options) { o.KVCacheMemoryBytes, o.MaxModelLen = 5*blockBytes, -1 }, 5, 80, ""},
 		{"largest is the config's", func(o *model.Options) { o.NumBlocksOverride, o.MaxModelLen = 50, -1 }, 50, 96, ""},
 		{"override too small", func(o *model.Options) { o.NumBlocksOverride = 5 }, 0, 0,
@@ -356,7 +357,7 @@ func TestSizes(t *testing.T) {
 		{"override out of range", func(o *model.Options) { o.NumBlocksOverride = math.MaxInt }, 0, 0, "--num-gpu-blocks-override is"},
 		{"negative bytes", func(o *model.Options) { o.KVCacheMemoryBytes = -1 }, 0, 0, "--kv-cache-memory-bytes is -1"},
 		{"dtype", func(o *model.Options) { o.DType = "int4" }, 0, 0, `--dtype is "int4"; it must be auto, float32, float16 or bfloat16`},
-		{"cache dtype", func(o *model.Options) { o.KVCacheDType = "fp8" }, 0, 0, `--kv-cache-dtype is "fp8"`},
+		{"cache dtype", func(o *model.Options) { o.KVCacheDType = "fp8" }, 0, 0, `--kv-cache-dtype is "fp8"; it must be auto, float32, float16, bfloat16 or int8`},
 		{"backend", func(o *model.Options) { o.Backend = nil }, 0, 0, "no compute backend"},
 	}
 	for _, c := range cases {

@@ -22,8 +22,8 @@ type Options struct {
 	// matrix get q8_0; norms, biases and routers of experts are left alone, and so
 	// are rows whose length is no multiple of 32.
 	Quantization string
-	// KVCacheDType is that of keys and values: auto or one of the three. Auto is
-	// float32 for a model of float32, else float16, which is nearer than bfloat16.
+	// KVCacheDType is that of keys and values: auto, one of the three, or int8. Auto
+	// is float32 for a model of float32, else float16, which is nearer than bfloat16.
 	KVCacheDType string
 	// MaxModelLen is the context length in tokens: 0 = the config's
 	// max_position_embeddings, -1 = the largest for which the KV cache has room.
@@ -169,7 +169,7 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 		return infer.Errorf(infer.CodeInvalid, "model",
 			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, available)
 	}
-	kv, err := resolveDType("kv_cache_dtype", o.KVCacheDType, autoKVDType(l.dtype))
+	kv, err := resolveKVDType(o.KVCacheDType, autoKVDType(l.dtype))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func testRope(t *testing.T, b compute.Backend) {
 // after the edges of blocks and tiles, blocks in shuffled order.
 func testAttention(t *testing.T, b compute.Backend) {
 	r := newRand(t)
-	for _, d := range dtypes {
+	for _, d := range cacheDTypes {
 		for _, s := range []sceneShape{
 			{heads: 6, kvHeads: 3, dim: 32, blockSize: 16, lengths: []int{1, 15, 16, 17, 33, 80}},
 			{heads: 4, kvHeads: 4, dim: 16, blockSize: 32, lengths: []int{31, 32, 33, 65}},
@@ -97,7 +97,7 @@ func testAttention(t *testing.T, b compute.Backend) {
 // blocks lie.
 func testAttentionSchedules(t *testing.T, b compute.Backend) {
 	r := newRand(t)
-	for _, d := range dtypes {
+	for _, d := range cacheDTypes {
 		for _, s := range []sceneShape{
 			{heads: 6, kvHeads: 3, dim: 32, blockSize: 16, lengths: []int{37, 1, 33, 17}},
 			{heads: 9, kvHeads: 1, dim: 40, blockSize: 8, lengths: []int{29, 40}},
@@ -124,7 +124,7 @@ func testAttentionSchedules(t *testing.T, b compute.Backend) {
 // testBlockSizes requires the same bits whatever the size of a block.
 func testBlockSizes(t *testing.T, b compute.Backend) {
 	r := newRand(t)
-	for _, d := range dtypes {
+	for _, d := range cacheDTypes {
 		sc := newScene(r, sceneShape{heads: 4, kvHeads: 2, dim: 24, blockSize: 16, lengths: []int{3, 290}, dtype: d})
 		want, _ := sc.play(t, b, sc.tables(r, true), sc.mixed(50))
 		for _, size := range []int{1, 3, 8, 20, 32, 300} {

@@ -125,7 +125,8 @@ func testBadSizes(t *testing.T, b compute.Backend) {
 		change(func(s *compute.KVSpec) { s.NumBlocks, s.HeadDim = 1<<28, 1<<20 }),
 		change(func(s *compute.KVSpec) { s.HeadDim = math.MaxInt }),
 		change(func(s *compute.KVSpec) { s.BlockSize = math.MaxInt }),
-		change(func(s *compute.KVSpec) { s.DType = 7 }),
+		change(func(s *compute.KVSpec) { s.DType = compute.Q6_K }),
+		change(func(s *compute.KVSpec) { s.DType = 99 }),
 	} {
 		_, err := b.NewKVCache(spec)
 		require.Error(t, err, fmt.Sprint(spec.NumBlocks, spec.HeadDim))

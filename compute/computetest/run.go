@@ -15,13 +15,19 @@ const (
 	tolerance     = 1e-5
 	toleranceF16  = 2e-3
 	toleranceBF16 = 1.5e-2
+	toleranceInt8 = 2e-2
 )
 
 func cacheTolerance(d compute.DType) float64 {
-	return map[compute.DType]float64{compute.F32: tolerance, compute.F16: toleranceF16, compute.BF16: toleranceBF16}[d]
+	return map[compute.DType]float64{
+		compute.F32: tolerance, compute.F16: toleranceF16, compute.BF16: toleranceBF16, compute.Int8: toleranceInt8,
+	}[d]
 }
 
-var dtypes = []compute.DType{compute.F32, compute.F16, compute.BF16}
+var (
+	dtypes      = []compute.DType{compute.F32, compute.F16, compute.BF16}
+	cacheDTypes = append(dtypes[:len(dtypes):len(dtypes)], compute.Int8)
+)
 
 // Run runs the suite. newBackend is called once per test; Run closes what it
 // returns.
@@ -51,6 +57,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 		{"Attention", testAttention},
 		{"AttentionSchedules", testAttentionSchedules},
 		{"BlockSizes", testBlockSizes},
+		{"NaNs", testNaNs},
 		{"FreeAndReuse", testFreeAndReuse},
 		{"Fork", testFork},
 	}

@@ -12,6 +12,7 @@ import (
 //
 //	keys   [layer][slot / 16][kv head] tile of head_dim columns, slot % 16 is the lane
 //	values [layer][block][kv head][dim / 16] tile of block_size columns, dim % 16 is the lane
+//	units  [layer][slot / 16][kv head] unitPair, slot % 16 is the lane; of Int8 only
 //
 // A slot is block*block_size + offset. Untouched memory is not real.
 type kvCache struct {
@@ -20,6 +21,7 @@ type kvCache struct {
 	raw    []byte
 	keys   []byte
 	values []byte
+	units  []unitPair
 	mem    *arena
 
 	keyTile    int // bytes of one key tile
@@ -35,12 +37,12 @@ func (c *kvCache) Spec() compute.KVSpec { return c.spec }
 func (c *kvCache) Free() {
 	// A failed unmap loses address space, nothing else.
 	_ = c.mem.free(c.raw)
-	c.raw, c.keys, c.values = nil, nil, nil
+	c.raw, c.keys, c.values, c.units = nil, nil, nil, nil
 }
 
 // NewKVCache implements compute.Backend.
 func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
-	format, err := formatOf(spec.DType)
+	format, err := cacheFormatOf(spec.DType)
 	if err != nil {
 		return nil, err
 	}
@@ -61,16 +63,22 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 	}
 	keyBytes, ok1 := product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, c.keyTile)
 	valueBytes, ok2 := product(spec.NumLayers, spec.NumBlocks, spec.NumKVHeads, c.valueTiles, c.valueTile)
-	if !ok1 || !ok2 {
+	unitBytes, ok3 := product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, unitPairBytes)
+	if !ok1 || !ok2 || !ok3 {
 		return nil, tooLarge
 	}
-	if c.raw, err = b.mem.alloc(keyBytes+valueBytes, "KV cache"); err != nil {
+	if format != kernels.I8 {
+		unitBytes = 0
+	}
+	unitStart := (keyBytes + valueBytes + unitPairBytes - 1) / unitPairBytes * unitPairBytes
+	if c.raw, err = b.mem.alloc(unitStart+unitBytes, "KV cache"); err != nil {
 		return nil, err
 	}
 	if len(c.raw) >= hugeBytes {
 		adviseHuge(c.raw, true)
 	}
-	c.keys, c.values = c.raw[:keyBytes:keyBytes], c.raw[keyBytes:]
+	c.keys, c.values = c.raw[:keyBytes:keyBytes], c.raw[keyBytes:keyBytes+valueBytes:keyBytes+valueBytes]
+	c.units = unitPairs(c.raw[unitStart:])
 	return c, nil
 }
 
@@ -99,6 +107,10 @@ func (c *kvCache) valueOffset(block int) int64 {
 
 // store writes one position's key and value of one head.
 func (c *kvCache) store(layer, slot, head int, key, value []float32) {
+	if c.format == kernels.I8 {
+		c.storeI8(layer, slot, head, key, value)
+		return
+	}
 	keys := c.keysOf(layer, head)[c.keyOffset(slot/kernels.TileRows):]
 	kernels.StoreLane(keys[:c.keyTile], c.format, slot%kernels.TileRows, key)
 	values := c.valuesOf(layer, head)[c.valueOffset(slot/c.spec.BlockSize):]

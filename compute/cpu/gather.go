@@ -33,6 +33,9 @@ func (p *panel) gather() {
 		from, lane := slots{p.layer, p.head, slot, run}, i%kernels.TileRows
 		c.copyKeys(keys[piece*c.keyTile:][:c.keyTile], lane, from)
 		c.copyValues(values[piece*valueBytes:][:valueBytes], lane, from)
+		if c.units != nil {
+			p.ws.units.copy(i, c.unitsOf(from), from)
+		}
 		i += run
 	}
 }

@@ -152,6 +152,9 @@ func (p *panel) softmax(part *partial, first int) {
 	for ; last < n && p.columns[last].from < p.end; last++ {
 		c := &p.columns[last]
 		row := p.scores[last*kernels.ScoreStride:][:width]
+		if p.kv.units != nil {
+			kernels.ScaleMul(p.b.tier, row, row, p.ws.units.keys[:width], 1)
+		}
 		if p.spec.SoftCap > 0 {
 			kernels.SoftCap(p.b.tier, row, p.spec.Scale, p.spec.SoftCap)
 		}
@@ -162,6 +165,9 @@ func (p *panel) softmax(part *partial, first int) {
 		scale = math.Log2E
 	}
 	kernels.Softmax(p.b.tier, p.scores[first*kernels.ScoreStride:], last-first, kernels.ScoreStride, width, scale, part.largest[first:], part.total[first:])
+	if p.kv.units != nil {
+		p.countValues(first, last)
+	}
 	for j := last; j < n; j++ {
 		clear(p.scores[j*kernels.ScoreStride:][:width])
 		part.largest[j], part.total[j] = lowest, 0
@@ -174,13 +180,42 @@ func fill(x []float32, v float32) {
 	}
 }
 
+// countValues multiplies the weights of columns first … last-1 by the units that
+// values count, for what each column sees: the unit of a position that it does not
+// see may be a NaN, and its weight is to stay zero.
+func (p *panel) countValues(first, last int) {
+	for j := first; j < last; j++ {
+		from, to := p.seen(j)
+		row := p.scores[j*kernels.ScoreStride:][from:to]
+		kernels.ScaleMul(p.b.tier, row, row, p.ws.units.values[from:to], 1)
+	}
+}
+
+// seen returns the positions of the span that column j sees, from … to-1, counted
+// from the span's first.
+func (p *panel) seen(j int) (from, to int) {
+	c := &p.columns[j]
+	return max(c.from-p.start, 0), min(c.sees, p.end) - p.start
+}
+
 // mix sets out[j] = Σ weight * value for columns from first on, the first that sees
 // any of the span. Those that see less of it than others have weights of zero for
-// the rest, and times zero values count for nothing, as the values of this step's
-// later positions are already stored.
+// the rest, and times zero finite values count for nothing, as the values of this
+// step's later positions are already stored. Values that are not finite would: the
+// columns that a NaN or an infinity came to in that way are computed again without
+// what they do not see.
 func (p *panel) mix(out []float32, first int) {
 	a := &p.ws.attend
 	a.Pieces = p.ws.offsets[kernels.NumTiles(p.end-p.start):]
 	a.X, a.Out, a.NR, a.LDO = p.scores[first*kernels.ScoreStride:], out[first*p.padded:], p.n()-first, p.padded
 	a.Values(p.b.tier)
+	for j := first; j < p.n(); j++ {
+		from, to := p.seen(j)
+		row := out[j*p.padded:][:p.padded]
+		if from >= to || from == 0 && to == p.end-p.start || kernels.SumSquares(p.b.tier, row) <= math.MaxFloat32 {
+			continue
+		}
+		a.X, a.Out, a.NR, a.Positions = p.scores[j*kernels.ScoreStride:], row, 1, to
+		a.ValuesFrom(p.b.tier, from)
+	}
 }

@@ -76,4 +76,7 @@ func (p *panel) listPieces(span int) {
 		list = append(list, list[len(list)-1])
 	}
 	p.ws.offsets, p.ws.attend.Cache, p.ws.attend.TileBytes = list, c.raw, c.valueTile
+	if c.units != nil {
+		p.listUnits(own)
+	}
 }

@@ -77,6 +77,14 @@ func formatOf(d compute.DType) (kernels.Format, error) {
 	return 0, fmt.Errorf("compute/cpu: unknown element type %d", d)
 }
 
+// cacheFormatOf is formatOf for keys and values.
+func cacheFormatOf(d compute.DType) (kernels.Format, error) {
+	if d == compute.Int8 {
+		return kernels.I8, nil
+	}
+	return formatOf(d)
+}
+
 // heldAs returns the type that a matrix holds t in.
 func heldAs(t compute.RawTensor) compute.DType {
 	_, done := t.DType.Quant()

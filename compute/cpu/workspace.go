@@ -15,6 +15,7 @@ type workspace struct {
 	scores  scratch                            // [columns, ScoreStride]
 	copies  scratch                            // of pieces
 	offsets []int64                            // of pieces of the cache
+	units   spanUnits                          // of a cache of integers
 	out     scratch                            // of parts
 	rounded scratch                            // activations on their way to a panel
 	parts   [2]partial

@@ -36,12 +36,16 @@ func scoresAsm(a *Attend, t Tier) bool {
 		scoresF32AVX512(a)
 	case t == AVX512 && a.Format == F16:
 		scoresF16AVX512(a)
+	case t == AVX512 && a.Format == I8:
+		scoresI8AVX512(a)
 	case t == AVX512:
 		scoresBF16AVX512(a)
 	case a.Format == F32:
 		scoresF32AVX2(a)
 	case a.Format == F16:
 		scoresF16AVX2(a)
+	case a.Format == I8:
+		scoresI8AVX2(a)
 	default:
 		scoresBF16AVX2(a)
 	}
@@ -56,6 +60,8 @@ func valuesAsm(a *Attend, t Tier) bool {
 		valuesF32AVX512(a)
 	case t == AVX512 && a.Format == F16:
 		valuesF16AVX512(a)
+	case t == AVX512 && a.Format == I8:
+		valuesI8AVX512(a)
 	case t == AVX512:
 		valuesBF16AVX512(a)
 	default:
@@ -77,6 +83,8 @@ func valuesThree(a *Attend) {
 			valuesF16AVX2(&part)
 		case BF16:
 			valuesBF16AVX2(&part)
+		case I8:
+			valuesI8AVX2(&part)
 		}
 	}
 }

@@ -14,7 +14,8 @@ const (
 // Tier.MaxCols() queries of one key-value head. The cache is read in pieces of
 // TileRows positions. A score is one chain of fused multiply-adds over the head's
 // elements; a weighted sum of values is two, of the even positions and of the odd
-// ones, and their sum.
+// ones, and their sum. I8 counts in units that its caller keeps: it multiplies
+// scores, and weights beforehand, by them.
 type Attend struct {
 	Cache []byte
 	// Pieces holds where each piece starts in Cache, in bytes, and then Ahead more
@@ -50,14 +51,33 @@ func (a *Attend) Scores(t Tier) {
 // weight in row j of X: a piece is a tile of TileRows columns for each TileRows
 // dimensions. Out gets whole tiles.
 func (a *Attend) Values(t Tier) {
+	a.checkValues(t)
+	if a.tiles > 0 && !valuesAsm(a, t) {
+		a.genericValues(0)
+	}
+}
+
+// ValuesFrom is Values of the positions from first on: those before are not looked
+// at, whereas a weight of zero would let a NaN of theirs through. The chains stay
+// those of even and of odd positions. It is plain Go on every tier, for the few
+// columns that need it.
+func (a *Attend) ValuesFrom(t Tier, first int) {
+	a.checkValues(t)
+	if first < 0 {
+		a.fail(t)
+	}
+	if a.tiles > 0 {
+		a.genericValues(first)
+	}
+}
+
+// checkValues guards the products with values.
+func (a *Attend) checkValues(t Tier) {
 	a.tiles = NumTiles(a.Dim)
 	size := TileBytes(a.Format, min(a.Positions, TileRows))
 	if !(a.TileBytes >= 0 && a.valid(t, (a.tiles-1)*a.TileBytes+size) && a.LDO >= a.tiles*TileRows &&
 		len(a.X) >= (a.NR-1)*ScoreStride+a.Positions && len(a.Out) >= (a.NR-1)*a.LDO+a.tiles*TileRows) {
 		a.fail(t)
-	}
-	if a.tiles > 0 && !valuesAsm(a, t) {
-		a.genericValues()
 	}
 }
 
@@ -97,11 +117,11 @@ func (a *Attend) genericScores() {
 	}
 }
 
-// genericValues is the reference of Values.
-func (a *Attend) genericValues() {
+// genericValues is the reference of Values, of the positions from first on.
+func (a *Attend) genericValues(first int) {
 	for tile := range a.tiles {
 		var acc [2][maxCols]lanes
-		for pos := range a.Positions {
+		for pos := first; pos < a.Positions; pos++ {
 			piece := a.Cache[a.Pieces[pos/TileRows]+int64(tile*a.TileBytes):]
 			values := loadColumn(piece, a.Format, pos%TileRows)
 			for j := range a.NR {

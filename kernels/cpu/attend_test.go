@@ -40,7 +40,11 @@ func (c attendCase) keys(r *rand.Rand) (cpu.Attend, [][]float32) {
 	keys := make([][]float32, c.positions)
 	for pos := range keys {
 		tile := cache[list[pos/cpu.TileRows]:][:size]
-		cpu.StoreLane(tile, c.format, pos%cpu.TileRows, normal(r, c.dim))
+		if v := normal(r, c.dim); c.format == cpu.I8 {
+			cpu.StoreLaneI8(tile, pos%cpu.TileRows, v, 40)
+		} else {
+			cpu.StoreLane(tile, c.format, pos%cpu.TileRows, v)
+		}
 		keys[pos] = make([]float32, c.dim)
 		cpu.LoadRow(keys[pos], tile, c.format, pos%cpu.TileRows)
 	}
@@ -60,10 +64,16 @@ func (c attendCase) values(r *rand.Rand) (cpu.Attend, [][]float32) {
 		for tile := range tiles {
 			part := values[pos][tile*cpu.TileRows:][:cpu.TileRows]
 			at := cache[int(list[pos/cpu.TileRows])+tile*tileBytes:][:tileBytes]
-			cpu.StoreColumn(at, c.format, pos%cpu.TileRows, part)
+			if c.format == cpu.I8 {
+				cpu.StoreColumnI8(at, pos%cpu.TileRows, part, 40)
+			} else {
+				cpu.StoreColumn(at, c.format, pos%cpu.TileRows, part)
+			}
 			for lane := range part {
 				elem := at[cpu.ElemOffset(c.format, pos%cpu.TileRows, lane):]
 				switch c.format {
+				case cpu.I8:
+					part[lane] = float32(int8(elem[0]))
 				case cpu.F16:
 					part[lane] = half.ToFloat32(binary.LittleEndian.Uint16(elem))
 				case cpu.BF16:
@@ -83,7 +93,7 @@ func (c attendCase) values(r *rand.Rand) (cpu.Attend, [][]float32) {
 // number of queries, pieces that are whole or not, and heads of odd sizes.
 func TestAttendTiersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
-	for _, f := range formats {
+	for _, f := range append([]cpu.Format{cpu.I8}, formats...) {
 		for _, dim := range []int{1, 7, 32, 48, 80, 128} {
 			for _, positions := range []int{0, 1, 2, 15, 16, 17, 63, 95, 256} {
 				for nr := 1; nr <= cpu.AVX512.MaxCols(); nr++ {

@@ -23,6 +23,9 @@ func scoresF16AVX2(args *Attend)
 func scoresBF16AVX2(args *Attend)
 
 //go:noescape
+func scoresI8AVX2(args *Attend)
+
+//go:noescape
 func valuesF32AVX2(args *Attend)
 
 //go:noescape
@@ -30,6 +33,9 @@ func valuesF16AVX2(args *Attend)
 
 //go:noescape
 func valuesBF16AVX2(args *Attend)
+
+//go:noescape
+func valuesI8AVX2(args *Attend)
 
 //go:noescape
 func sumSquaresAVX2(x *float32, groups int, acc *lanes)
@@ -77,6 +83,9 @@ func scoresF16AVX512(args *Attend)
 func scoresBF16AVX512(args *Attend)
 
 //go:noescape
+func scoresI8AVX512(args *Attend)
+
+//go:noescape
 func valuesF32AVX512(args *Attend)
 
 //go:noescape
@@ -84,6 +93,9 @@ func valuesF16AVX512(args *Attend)
 
 //go:noescape
 func valuesBF16AVX512(args *Attend)
+
+//go:noescape
+func valuesI8AVX512(args *Attend)
 
 //go:noescape
 func sumSquaresAVX512(x *float32, groups int, acc *lanes)

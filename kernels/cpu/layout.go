@@ -20,12 +20,16 @@ const (
 	F32 Format = iota
 	F16
 	BF16
+	I8 // integers from -127 to 127, whose units are kept elsewhere: see UnitI8. Of caches only.
 )
 
 // Size returns bytes per element.
 func (f Format) Size() int {
-	if f == F32 {
+	switch f {
+	case F32:
 		return 4
+	case I8:
+		return 1
 	}
 	return 2
 }
@@ -37,6 +41,8 @@ func TileBytes(f Format, k int) int {
 		return k * TileRows * 4
 	case F16:
 		return k * TileRows * 2
+	case I8:
+		return k * TileRows
 	}
 	return (k + 1) / 2 * TileRows * 4
 }
@@ -51,6 +57,8 @@ func ElemOffset(f Format, k, lane int) int {
 		return (k*TileRows + lane) * 4
 	case F16:
 		return (k*TileRows + lane) * 2
+	case I8:
+		return k*TileRows + lane
 	}
 	return (k/2*TileRows+lane)*4 + k%2*2
 }
@@ -69,6 +77,8 @@ func loadElem(tile []byte, f Format, k, lane int) float32 {
 		return math.Float32frombits(binary.LittleEndian.Uint32(at))
 	case F16:
 		return half.ToFloat32(binary.LittleEndian.Uint16(at))
+	case I8:
+		return float32(int8(at[0]))
 	}
 	return BF16ToF32(binary.LittleEndian.Uint16(at))
 }
@@ -88,6 +98,10 @@ func loadColumn(tile []byte, f Format, k int) (v lanes) {
 	case BF16:
 		for lane := range v {
 			v[lane] = BF16ToF32(binary.LittleEndian.Uint16(at[4*lane:]))
+		}
+	case I8:
+		for lane := range v {
+			v[lane] = float32(int8(at[lane]))
 		}
 	}
 	return v

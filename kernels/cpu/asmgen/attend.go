@@ -24,7 +24,7 @@ const ahead = 4
 
 // attends writes both products of every format.
 func attends(f *file, s *isa) {
-	for _, w := range formats {
+	for _, w := range attendFormats {
 		k := &kernel{file: f, isa: s, format: w}
 		k.attend("scores", scoreGroups, func() {
 			k.op("MOVQ", "Attend_Pieces(DI)", "R8")

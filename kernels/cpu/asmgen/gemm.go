@@ -24,6 +24,9 @@ type format struct {
 
 var formats = []format{{"F32", 128}, {"F16", 64}, {"BF16", 64}}
 
+// attendFormats are those of keys and values.
+var attendFormats = append(formats[:len(formats):len(formats)], format{"I8", 32})
+
 // gemms writes one function per format, with a branch per number of columns.
 func gemms(f *file, s *isa) {
 	for _, w := range formats {
@@ -237,6 +240,9 @@ func (k *kernel) widen(tile, part, odd int, to string) {
 		k.op("VMOVUPS", at, to)
 	case k.format.name == "F16":
 		k.op("VCVTPH2PS", at, to)
+	case k.format.name == "I8":
+		k.op("VPMOVSXBD", at, to)
+		k.op("VCVTDQ2PS", to, to)
 	case odd == 1:
 		k.op(k.and(), at, k.mask(), to)
 	case k.evex:
@@ -255,6 +261,8 @@ func (k *kernel) tileAt(tile, part, odd int) string {
 		disp = 64*odd + k.isa.width*part
 	case "F16":
 		disp = 32*odd + k.isa.width/2*part
+	case "I8":
+		disp = 16*odd + k.isa.width/4*part
 	case "BF16": // both columns are in the same lanes
 		disp = k.isa.width * part
 	}
