@@ -33,6 +33,7 @@ type BatcherActor struct {
 	fault     error                  // why the last step failed
 	report    func(*StepDone)        // sends to this actor's mailbox
 	watchdog  *watchdog              // reused from step to step; nil = none yet
+	began     int64                  // of the step in flight
 	lastGood  int64                  // end of the last good step; start of this life before the first
 	expected  int                    // sequences on their way at the start: the first step waits for them
 	outgoing  []delivery             // scratch of commit
@@ -153,7 +154,7 @@ func (b *BatcherActor) step() {
 		return
 	}
 	plan := b.device.scheduler.Schedule()
-	b.stampScheduled()
+	b.began = max(b.lastGood, b.stampScheduled()) // whoever comes after a pause is new
 	if plan != nil {
 		b.inFlight = plan
 		b.device.launch(plan, b.report)
@@ -163,11 +164,12 @@ func (b *BatcherActor) step() {
 }
 
 // stampScheduled stamps the sequences selected for the first time: one clock
-// reading for all. Those that resume after a failure keep their stamp.
-func (b *BatcherActor) stampScheduled() {
+// reading for all, which it returns, 0 without any. Those that resume after a failure
+// keep their stamp.
+func (b *BatcherActor) stampScheduled() int64 {
 	selected := b.device.scheduler.Scheduled()
 	if len(selected) == 0 {
-		return
+		return 0
 	}
 	now := b.env.clock()
 	for _, seq := range selected {
@@ -177,6 +179,7 @@ func (b *BatcherActor) stampScheduled() {
 			e.place.leaveQueue()
 		}
 	}
+	return now
 }
 
 func (b *BatcherActor) observe() {
@@ -221,6 +224,7 @@ func (b *BatcherActor) stepDone(c actor.Context, m *StepDone) {
 	}
 	lone := b.aloneInFlight()
 	b.keepAccounts(m.Result, m.EndedAt)
+	b.device.scheduler.ObserveStep(m.EndedAt - b.began)
 	outputs := b.device.scheduler.Commit(m.Result)
 	b.inFlight = nil
 	if b.env.onCommit != nil {

@@ -51,6 +51,10 @@ type Config struct {
 	// step; 0 = no bound beside the package's own rule. Used with chunked
 	// prefill only.
 	LongPrefillTokenThreshold int
+	// ITLTarget is how long a step may take in which sequences decode, and so the gap
+	// between two tokens of theirs, in nanoseconds; 0 = as long as it takes. Prefills
+	// get as many tokens of such steps as fit: see pace. With chunked prefill only.
+	ITLTarget int64
 	// NumSpecTokens and NumLookaheadSlots are those of the runner.
 	NumSpecTokens, NumLookaheadSlots int
 }
@@ -74,6 +78,10 @@ func (c *Config) validate() error {
 	if c.MaxNumBatchedTokens < c.MaxNumSeqs {
 		return infer.Errorf(infer.CodeInvalid, "max_num_batched_tokens",
 			"max_num_batched_tokens (%d) must be at least max_num_seqs (%d)", c.MaxNumBatchedTokens, c.MaxNumSeqs)
+	}
+	if c.ITLTarget < 0 || c.ITLTarget > 0 && !c.EnableChunkedPrefill {
+		return infer.Errorf(infer.CodeInvalid, "itl_target_ms",
+			"itl_target_ms must not be negative, and 0 without chunked prefill, got %d ns", c.ITLTarget)
 	}
 	if !c.EnableChunkedPrefill && c.MaxNumBatchedTokens < c.MaxModelLen {
 		return infer.Errorf(infer.CodeInvalid, "max_num_batched_tokens",
@@ -102,6 +110,7 @@ func New(c Config) (*Scheduler, error) {
 		config:  c,
 		cache:   cache,
 		less:    less,
+		pace:    pace{target: c.ITLTarget},
 		share:   share{keys: make(map[string]keyShare)},
 		byID:    make(map[infer.SeqID]*Sequence),
 		waiting: newWaiting(less, c.MaxNumBatchedTokens/shortShare),

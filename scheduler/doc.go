@@ -12,6 +12,7 @@
 //  2. [Scheduler.Schedule] when no plan is outstanding. nil means that there is
 //     nothing to do until something is added.
 //  3. Run the plan. It stays unchanged until Commit, blocks included.
+//     [Scheduler.ObserveStep] may tell how long it took.
 //  4. [Scheduler.Commit] the result and pass on the outputs. If the step failed
 //     as a whole there is nothing to commit: drop the Scheduler together with
 //     the cache contents and add the sequences, with their output so far, to a
@@ -49,6 +50,10 @@
 //     one fall into the same step, the long one's very last token is left for
 //     the next step, where it has the rank of a decode. That delays it once, by
 //     one step, and makes the promise above strict.
+//   - With ITLTarget, and while sequences decode, all prefills together get as many
+//     tokens of a step as fit into that time beside the decodes, by what steps took
+//     so far ([Scheduler.ObserveStep]), but some always. An isolated sequence's step
+//     is not limited.
 //   - LongPrefillTokenThreshold, if set, also bounds every chunk, as in vLLM.
 //   - Without chunked prefill a prompt is computed in one step or waits, and
 //     nothing passes it.

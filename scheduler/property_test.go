@@ -39,6 +39,9 @@ func TestRandomSchedules(t *testing.T) {
 			return right
 		}
 		m.defers = func() bool { return rapid.IntRange(0, 9).Draw(t, "defer") == 9 }
+		if m.config.ITLTarget > 0 {
+			m.took = func() int64 { return rapid.Int64Range(-1, 3e6).Draw(t, "took") }
+		}
 		fail := func() bool { return rapid.IntRange(0, 39).Draw(t, "fail") == 39 }
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) { m.add(drawSequence(t)) },
@@ -89,6 +92,9 @@ func drawConfig(t *rapid.T) scheduler.Config {
 		NumBlocks:                 rapid.IntRange(2, 16).Draw(t, "blocks"),
 		BlockSize:                 rapid.IntRange(1, 4).Draw(t, "block_size"),
 		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "threshold"),
+	}
+	if c.EnableChunkedPrefill {
+		c.ITLTarget = rapid.SampledFrom([]int64{0, 0, 1, 1e6}).Draw(t, "itl_target")
 	}
 	c.NumSpecTokens = rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "spec_tokens")
 	if rapid.Bool().Draw(t, "draft model") {

@@ -82,7 +82,11 @@ func (s *Scheduler) scheduleRunning() (b budget, pending int) {
 		}
 	}
 	drafts = min(drafts, (s.config.MaxNumBatchedTokens-decodes)/draftShare)
-	b = s.newBudget(s.config.MaxNumBatchedTokens - decodes - drafts)
+	room := s.config.MaxNumBatchedTokens - decodes - drafts
+	if decodes > 0 {
+		room = min(room, s.pace.limit())
+	}
+	b = s.newBudget(room)
 	for i := 0; i < len(s.running); i++ { // preemption shortens it from its end
 		seq := s.running[i]
 		if seq.isolate {

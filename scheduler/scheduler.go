@@ -17,6 +17,7 @@ type Scheduler struct {
 
 	byID     map[infer.SeqID]*Sequence // all sequences
 	waiting  waiting                   // those that hold no blocks and are not isolated
+	pace     pace                      // of steps in which sequences decode
 	share    share                     // of the keys in what is admitted; fcfs policy only
 	running  []*Sequence               // those that hold blocks, by rank
 	isolated []*Sequence               // the isolated ones, waiting or running, next turn first

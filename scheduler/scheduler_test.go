@@ -50,6 +50,8 @@ func TestNewRefusesBadLimits(t *testing.T) {
 		"negative threshold":  {func(c *scheduler.Config) { c.LongPrefillTokenThreshold = -1 }, "long_prefill_token_threshold", "got -1"},
 		"budget below seats":  {func(c *scheduler.Config) { c.MaxNumBatchedTokens = 3 }, "max_num_batched_tokens", "(3) must be at least max_num_seqs (4)"},
 		"unchunked too small": {func(c *scheduler.Config) { c.EnableChunkedPrefill, c.MaxModelLen = false, 65 }, "max_num_batched_tokens", "(64) must be at least max_model_len (65)"},
+		"negative target":     {func(c *scheduler.Config) { c.ITLTarget = -1 }, "itl_target_ms", "got -1"},
+		"target unchunked":    {func(c *scheduler.Config) { c.ITLTarget, c.EnableChunkedPrefill = 5, false }, "itl_target_ms", "without chunked prefill"},
 		"no blocks":           {func(c *scheduler.Config) { c.NumBlocks = 0 }, "num_blocks", "got 0"},
 		"no block size":       {func(c *scheduler.Config) { c.BlockSize = 0 }, "block_size", "got 0"},
 	} {

@@ -50,6 +50,7 @@ type simulation struct {
 	s      *scheduler.Scheduler
 	memory []slot
 	guess  func(right int32) int32 // what the draft model proposes where right would be right
+	took   func() int64            // how long a step took; nil = nobody says
 	defers func() bool             // a token is not drawn when it was asked for; nil = it always is
 
 	draftMemory []slot
@@ -253,6 +254,9 @@ func (m *simulation) commit(fail func() bool) {
 		res.Sequences = append(res.Sequences, r)
 	}
 	m.plan = nil
+	if m.took != nil {
+		m.s.ObserveStep(m.took())
+	}
 	seen := map[infer.SeqID]bool{}
 	for _, out := range m.s.Commit(res) {
 		require.False(m.t, seen[out.Seq.ID], "two outputs for one sequence")

@@ -98,6 +98,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 			MaxNumSeqs: cfg.MaxNumSeqs(), MaxNumBatchedTokens: cfg.MaxNumBatchedTokens(info.MaxModelLen), MaxModelLen: info.MaxModelLen,
 			EnableChunkedPrefill: cfg.Scheduler.EnableChunkedPrefill, EnablePrefixCaching: cfg.Scheduler.EnablePrefixCaching,
 			Policy: policy, LongPrefillTokenThreshold: int(cfg.Scheduler.LongPrefillTokenThreshold),
+			ITLTarget: int64(cfg.Scheduler.ITLTargetMs * 1e6),
 		},
 		Model: info, EOSTokenIDs: eosTokenIDs(s.model, p.tokenizer),
 		Metrics: series, PerRequestMetrics: s.wantsTimes(), PerChoiceMetrics: cfg.Metrics.EnablePerChoiceMetrics,

@@ -233,6 +233,11 @@ func (s *Serve) checkScheduler() error {
 	if c.StreamInterval < 1 {
 		return fmt.Errorf("--stream-interval must be at least 1, got %d", c.StreamInterval)
 	}
+	if t := c.ITLTargetMs; !(t >= 0 && t <= maxITLTargetMs) {
+		return fmt.Errorf("--itl-target-ms must be from 0 to %d, got %v", maxITLTargetMs, t)
+	} else if t > 0 && !c.EnableChunkedPrefill {
+		return fmt.Errorf("--itl-target-ms %v cuts prompts into chunks: it cannot be kept with --no-enable-chunked-prefill", t)
+	}
 	if b := c.BlockSize; b != nil && (*b < 1 || *b > maxBlockSize) {
 		return fmt.Errorf("--block-size must be from 1 to %d, got %d", maxBlockSize, *b)
 	}
@@ -292,6 +297,7 @@ const (
 	defaultMaxNumBatchedTokens = 2048
 	defaultBlockSize           = 16
 	maxBlockSize               = 1024
+	maxITLTargetMs             = 60_000
 )
 
 // MaxNumSeqs returns the most sequences per step.

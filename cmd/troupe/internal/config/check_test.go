@@ -71,6 +71,9 @@ func TestCheck(t *testing.T) {
 		{"--max-num-batched-tokens 16", ""}, // as many sequences as tokens
 		{"--max-num-batched-tokens 512 --max-model-len 1024", ""},
 		{"--max-num-batched-tokens 512 --max-model-len 1024 --no-enable-chunked-prefill", "--max-num-batched-tokens (512) must not be below --max-model-len (1024)"},
+		{"--itl-target-ms -1", "--itl-target-ms must be from 0 to 60000, got -1"},
+		{"--itl-target-ms NaN", "--itl-target-ms must be from 0 to 60000, got NaN"},
+		{"--itl-target-ms 20 --no-enable-chunked-prefill", "--itl-target-ms 20 cuts prompts into chunks"},
 		{"--max-num-batched-tokens 512 --no-enable-chunked-prefill", ""}, // decided by the model
 		{"--max-logprobs -2", "--max-logprobs must be at least -1"},
 		{"--max-model-len 0", "--max-model-len must be"},

@@ -119,6 +119,7 @@ func TestServeFlags(t *testing.T) {
 		{"--recovery-timeout 5", func(s *config.Serve) any { return s.Scheduler.RecoveryTimeout }, 5.0, 30.0},
 		{"--stream-interval 8", func(s *config.Serve) any { return s.Scheduler.StreamInterval }, 8, 1},
 		{"--long-prefill-token-threshold 1k", func(s *config.Serve) any { return s.Scheduler.LongPrefillTokenThreshold }, config.HumanInt(1000), config.HumanInt(0)},
+		{"--itl-target-ms 12.5", func(s *config.Serve) any { return s.Scheduler.ITLTargetMs }, 12.5, 0.0},
 		{"--block-size 32", func(s *config.Serve) any { return s.BlockSize() }, 32, 16},
 		{"--kv-cache-memory-bytes 1.5g", func(s *config.Serve) any { return s.Scheduler.KVCacheMemoryBytes }, ptr(config.HumanInt(1.5e9)), (*config.HumanInt)(nil)},
 		{"--kv-cache-dtype bfloat16", func(s *config.Serve) any { return s.Scheduler.KVCacheDType }, "bfloat16", "auto"},

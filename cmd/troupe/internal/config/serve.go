@@ -130,6 +130,7 @@ type SchedulerFlags struct {
 	RecoveryTimeout           float64   `default:"30" help:"Seconds that requests wait for a batcher after a failure before they fail too."`
 	StreamInterval            int       `default:"1" help:"Tokens per streamed chunk."`
 	LongPrefillTokenThreshold HumanInt  `name:"long-prefill-token-threshold" default:"0" help:"Most tokens of one prompt per step; 0 = no cap."`
+	ITLTargetMs               float64   `name:"itl-target-ms" default:"0" help:"Milliseconds that a step may take while sequences decode: prompts get as many tokens of it as fit, by what steps took so far; 0 = no target."`
 	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
 	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache in bytes (4G = 4 GiB); a quarter of what is free, at most 4 GiB, if absent."`
 	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32,int8" default:"auto" help:"Element type of keys and values; auto is float32 for a model of float32, else float16. int8 takes about half of float16: an integer per element, and a scale per position and head."`
