@@ -16,10 +16,11 @@ build: ## build ./bin/troupe (one static file)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/troupe ./cmd/troupe
 
 .PHONY: test
-test: ## vet, then every test under the race detector; there operations run on one tier, and on all without it
+test: ## vet, then every test under the race detector; what it slows and cannot fault at length without it
 	$(GO) vet ./...
 	$(GO) test -race -p 3 ./... # one more than small machines have cores: some packages wait for one
-	$(GO) test ./compute/...
+	$(GO) test ./compute/... ./scheduler
+	$(GO) test ./model -run 'Quantised|Architectures'
 
 .PHONY: check
 check: ## format, vet for other platforms, generated files current, tidy modules

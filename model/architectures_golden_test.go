@@ -14,7 +14,6 @@ import (
 
 	"github.com/troupe-llm/troupe/compute/cpu"
 	"github.com/troupe-llm/troupe/internal/testkit/modelkit"
-	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
 
 // tinyDir is where the tiny models are to be left for tools/architectures/golden.py.
@@ -49,7 +48,7 @@ func TestArchitecturesMatchGoldens(t *testing.T) {
 		}
 		tiny.WriteTo(t, dir, "F32")
 		if want, ok := g.Architectures[name]; ok { // the reference alone vouches for the others
-			for _, tier := range kernels.Tiers() {
+			for _, tier := range triedTiers() {
 				s := scoredTiny(len(g.Prompt))
 				require.Equal(t, g.Prompt, s.prompt)
 				o := options(t)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/internal/testkit"
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
@@ -19,7 +20,11 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	if !given {
-		if err := flag.Set("rapid.checks", "2000"); err != nil {
+		checks := "2000"
+		if testkit.UnderRace {
+			checks = "200"
+		}
+		if err := flag.Set("rapid.checks", checks); err != nil {
 			panic(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/compute/computetest"
 	"github.com/troupe-llm/troupe/compute/cpu"
+	"github.com/troupe-llm/troupe/internal/testkit"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
 
@@ -21,12 +22,12 @@ func newBackend(t testing.TB, o cpu.Options) *cpu.Backend {
 
 func TestConformance(t *testing.T) {
 	tiers := kernels.Tiers()
-	if underRace {
+	if testkit.UnderRace {
 		tiers = tiers[len(tiers)-1:] // plain Go takes minutes there
 	}
 	for i, tier := range tiers {
 		threadCounts := []int{3}
-		if i == len(tiers)-1 && !underRace {
+		if i == len(tiers)-1 && !testkit.UnderRace {
 			threadCounts = []int{1, 3} // how work is cut up is the same on all tiers
 		}
 		for _, threads := range threadCounts {
