@@ -101,7 +101,7 @@ func (s KVSpec) Bytes() int64 {
 }
 
 // Batch describes the rows of one step. Row i of every activation buffer
-// belongs to token i.
+// belongs to token i. Once a backend was given a batch, it may not change until Sync.
 type Batch struct {
 	TokenIDs    []int32 // [num_tokens]
 	Positions   []int32 // [num_tokens] position in its sequence
@@ -213,9 +213,14 @@ type Backend interface {
 
 	// Sync waits for what was enqueued and returns the first error since the last Sync.
 	Sync() error
-	// Host returns rows [from, from+n) of a buffer for reading and writing by the
-	// host, valid until the next operation on it. Call Sync first.
+	// Host returns rows [from, from+n) of a buffer for reading, valid until the next
+	// call of Host or operation on the buffer. Call Sync first. The host may write to
+	// them, too, but whether the buffer holds that afterwards is undefined: they are a
+	// copy where the device has memory of its own.
 	Host(b Buffer, from, n int) []float32
+	// Upload sets whole rows of a buffer, from row from on. values are free again when
+	// it returns.
+	Upload(dst Buffer, from int, values []float32)
 
 	// Close stops the threads and frees the buffers and caches. A second call does
 	// nothing.

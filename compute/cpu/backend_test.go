@@ -71,7 +71,7 @@ func TestLargeProduct(t *testing.T) {
 		require.NoError(t, err)
 		dst, err := b.NewBuffer(n, rows)
 		require.NoError(t, err)
-		copy(b.Host(src, 0, n), x)
+		b.Upload(src, 0, x[:n*src.Cols()])
 		b.Linear(dst, src, m, n)
 		results[i] = append(results[i], b.Host(dst, 0, n)...)
 		b.Linear(dst, src, m, 1)

@@ -164,9 +164,11 @@ func (d *decoder) fill(t testing.TB, batch *compute.Batch) {
 		}
 		rows, err := d.b.NewBuffer(q.ContextLen, d.qkvBuf.Cols())
 		require.NoError(t, err)
-		for i, values := 0, d.b.Host(rows, 0, q.ContextLen); i < len(values); i++ {
+		values := make([]float32, q.ContextLen*d.qkvBuf.Cols())
+		for i := range values {
 			values[i] = r.Float32() - 0.5
 		}
+		d.b.Upload(rows, 0, values)
 		for layer := range d.shape.layers {
 			d.b.RopeStore(rows, d.spec, d.rope, d.kv, layer, whole)
 		}

@@ -35,7 +35,7 @@ func (b *Backend) NewBuffer(rows, cols int) (compute.Buffer, error) {
 	if rows <= 0 || cols <= 0 {
 		return nil, fmt.Errorf("compute/cpu: a buffer has shape [%d, %d]; both must be at least 1", rows, cols)
 	}
-	size, ok := product(rows, cols, 4)
+	size, ok := compute.Product(rows, cols, 4)
 	if !ok {
 		return nil, fmt.Errorf("compute/cpu: a buffer of shape [%d, %d] is too large", rows, cols)
 	}
@@ -53,6 +53,15 @@ func (b *Backend) Host(buf compute.Buffer, from, n int) []float32 {
 		fail("Host: rows %d+%d of %d", from, n, h.rows)
 	}
 	return h.data[from*h.cols : (from+n)*h.cols : (from+n)*h.cols]
+}
+
+// Upload implements compute.Backend.
+func (b *Backend) Upload(dst compute.Buffer, from int, values []float32) {
+	d := dst.(*buffer)
+	if !(from >= 0 && len(values)%d.cols == 0 && from+len(values)/d.cols <= d.rows) {
+		fail("Upload: %d values from row %d of [%d, %d]", len(values), from, d.rows, d.cols)
+	}
+	copy(d.data[from*d.cols:], values)
 }
 
 // fail reports a broken invariant of the caller. It is called behind an if, so

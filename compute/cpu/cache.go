@@ -50,8 +50,8 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 		return nil, fmt.Errorf("compute/cpu: KV cache of %+v: every size must be at least 1", spec)
 	}
 	tooLarge := fmt.Errorf("compute/cpu: KV cache of %+v is too large", spec)
-	slots, ok := product(spec.NumBlocks, spec.BlockSize)
-	if _, fits := product(max(spec.HeadDim, spec.BlockSize)+1, kernels.TileRows*4); !ok || !fits || slots > 1<<31-1 {
+	slots, ok := compute.Product(spec.NumBlocks, spec.BlockSize)
+	if _, fits := compute.Product(max(spec.HeadDim, spec.BlockSize)+1, kernels.TileRows*4); !ok || !fits || slots > 1<<31-1 {
 		return nil, tooLarge
 	}
 	c := &kvCache{
@@ -61,9 +61,9 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 		slotTiles:  kernels.NumTiles(int(slots)),
 		valueTiles: kernels.NumTiles(spec.HeadDim),
 	}
-	keyBytes, ok1 := product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, c.keyTile)
-	valueBytes, ok2 := product(spec.NumLayers, spec.NumBlocks, spec.NumKVHeads, c.valueTiles, c.valueTile)
-	unitBytes, ok3 := product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, unitPairBytes)
+	keyBytes, ok1 := compute.Product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, c.keyTile)
+	valueBytes, ok2 := compute.Product(spec.NumLayers, spec.NumBlocks, spec.NumKVHeads, c.valueTiles, c.valueTile)
+	unitBytes, ok3 := compute.Product(spec.NumLayers, c.slotTiles, spec.NumKVHeads, unitPairBytes)
 	if !ok1 || !ok2 || !ok3 {
 		return nil, tooLarge
 	}

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -124,23 +123,6 @@ func (a *sharedArena) leave() error {
 		return nil
 	}
 	return a.freeAll()
-}
-
-// product multiplies sizes that come from outside; ok is false on overflow or
-// a negative factor.
-func product(factors ...int) (n int64, ok bool) {
-	n = 1
-	for _, f := range factors {
-		if f < 0 {
-			return 0, false
-		}
-		hi, lo := bits.Mul64(uint64(n), uint64(f))
-		if hi != 0 || lo > 1<<62 {
-			return 0, false
-		}
-		n = int64(lo)
-	}
-	return n, true
 }
 
 // floats views memory as F32 elements.

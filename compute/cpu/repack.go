@@ -39,7 +39,7 @@ func (t *repackTask) tile(i int, q *quantiser) {
 			switch {
 			case !w.quantised:
 				kernels.PackRows(tile, src, w.format, w.cols, lo-from)
-			case heldAs(p) == p.DType:
+			case p.HeldAs() == p.DType:
 				kernels.PackQRows(tile, src, w.quant, w.cols, lo-from)
 			default:
 				kernels.PackQRows(tile, q.blocks(p, w, src), w.quant, w.cols, lo-from)
@@ -62,7 +62,7 @@ func (q *quantiser) blocks(p compute.RawTensor, w *band, src []byte) []byte {
 	}
 	q.made = q.made[:0]
 	for rowBytes := p.DType.RowBytes(w.cols); len(src) > 0; src = src[rowBytes:] {
-		widen(q.row, src, p.DType)
+		compute.Widen(q.row, src, p.DType)
 		q.made = w.quant.Append(q.made, q.row)
 	}
 	return q.made

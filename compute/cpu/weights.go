@@ -1,14 +1,11 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"runtime/debug"
 
 	"github.com/troupe-llm/troupe/compute"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
-	"github.com/troupe-llm/troupe/kernels/cpu/half"
 	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
 
@@ -85,72 +82,16 @@ func cacheFormatOf(d compute.DType) (kernels.Format, error) {
 	return formatOf(d)
 }
 
-// heldAs returns the type that a matrix holds t in.
-func heldAs(t compute.RawTensor) compute.DType {
-	_, done := t.DType.Quant()
-	to, ok := t.Quantize.Quant()
-	if ok && !done && t.Cols%to.Elements() == 0 {
-		return t.Quantize
-	}
-	return t.DType
-}
-
-// checkTensor verifies that t's data is as long as its shape says.
-func checkTensor(t compute.RawTensor) error {
-	if typ, ok := t.DType.Quant(); ok && t.Cols%typ.Elements() != 0 {
-		return fmt.Errorf("compute/cpu: tensor %q has %d columns, which is no multiple of the %d in a block of %v", t.Name, t.Cols, typ.Elements(), typ)
-	} else if _, err := formatOf(t.DType); !ok && err != nil {
-		return fmt.Errorf("%w of tensor %q", err, t.Name)
-	}
-	if to, ok := t.Quantize.Quant(); t.Quantize != compute.F32 && !(ok && to.CanMake()) {
-		return fmt.Errorf("compute/cpu: tensor %q cannot be quantised to type %d", t.Name, t.Quantize)
-	}
-	if t.Rows <= 0 || t.Cols <= 0 {
-		return fmt.Errorf("compute/cpu: tensor %q has shape [%d, %d]; both must be at least 1", t.Name, t.Rows, t.Cols)
-	}
-	_, fits := product(t.Cols, kernels.TileRows, 4)
-	if !fits {
-		return fmt.Errorf("compute/cpu: tensor %q has too many columns: %d", t.Name, t.Cols)
-	}
-	want, ok := product(t.Rows, t.DType.RowBytes(t.Cols))
-	if !ok || want != int64(len(t.Data)) {
-		return fmt.Errorf("compute/cpu: tensor %q of shape [%d, %d] and type %v has %d bytes of data", t.Name, t.Rows, t.Cols, t.DType, len(t.Data))
-	}
-	return nil
-}
-
-// checkParts verifies that the parts can be stacked and returns the sum of
-// their rows.
-func checkParts(parts []compute.RawTensor) (rows int, err error) {
-	if len(parts) == 0 {
-		return 0, fmt.Errorf("compute/cpu: a matrix needs at least one part")
-	}
-	for _, p := range parts {
-		if err := checkTensor(p); err != nil {
-			return 0, err
-		}
-		if p.Cols != parts[0].Cols {
-			return 0, fmt.Errorf("compute/cpu: tensor %q has %d columns and cannot be stacked on %q with %d",
-				p.Name, p.Cols, parts[0].Name, parts[0].Cols)
-		}
-		if rows > math.MaxInt-kernels.TileRows-p.Rows {
-			return 0, fmt.Errorf("compute/cpu: too many rows at tensor %q", p.Name)
-		}
-		rows += p.Rows
-	}
-	return rows, nil
-}
-
 // NewMatrix implements compute.Backend.
 func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) {
-	rows, err := checkParts(parts)
+	rows, err := compute.CheckParts(parts)
 	if err != nil {
 		return nil, err
 	}
 	m := &matrix{rows: rows, cols: parts[0].Cols}
 	for first := 0; len(parts) > 0; {
 		n := 1
-		for n < len(parts) && heldAs(parts[n]) == heldAs(parts[0]) {
+		for n < len(parts) && parts[n].HeldAs() == parts[0].HeldAs() {
 			n++
 		}
 		w, err := b.newBand(parts[:n])
@@ -175,14 +116,14 @@ func (b *Backend) newBand(parts []compute.RawTensor) (*band, error) {
 		w.rows += p.Rows
 	}
 	w.tiles = kernels.NumTiles(w.rows)
-	dtype := heldAs(parts[0])
+	dtype := parts[0].HeldAs()
 	if w.quant, w.quantised = dtype.Quant(); w.quantised {
 		w.tileBytes = kernels.QTileBytes(w.quant, w.cols)
 	} else {
-		w.format, _ = formatOf(dtype) // checkTensor has seen it
+		w.format, _ = formatOf(dtype) // CheckParts has seen it
 		w.tileBytes = kernels.TileBytes(w.format, w.cols)
 	}
-	size, ok := product(w.tiles, w.tileBytes)
+	size, ok := compute.Product(w.tiles, w.tileBytes)
 	if !ok {
 		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, w.rows, w.cols)
 	}
@@ -219,14 +160,8 @@ func guardRead(name string, read func()) (err error) {
 
 // NewVector implements compute.Backend.
 func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
-	if err := checkTensor(t); err != nil {
+	if err := t.CheckVector(); err != nil {
 		return nil, err
-	}
-	if typ, ok := t.DType.Quant(); ok {
-		return nil, fmt.Errorf("compute/cpu: tensor %q is a vector of quantised elements (%v), which is not supported", t.Name, typ)
-	}
-	if t.Rows != 1 {
-		return nil, fmt.Errorf("compute/cpu: tensor %q has %d rows; a vector has 1", t.Name, t.Rows)
 	}
 	v := &vector{data: make([]float32, t.Cols)}
 	if err := guardRead(t.Name, func() { v.fill(t) }); err != nil {
@@ -236,18 +171,4 @@ func (b *Backend) NewVector(t compute.RawTensor) (compute.Vector, error) {
 }
 
 // fill widens t's elements.
-func (v *vector) fill(t compute.RawTensor) { widen(v.data, t.Data, t.DType) }
-
-// widen sets dst to elements of a type that is not quantised.
-func widen(dst []float32, src []byte, d compute.DType) {
-	for i := range dst {
-		switch d {
-		case compute.F32:
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		case compute.F16:
-			dst[i] = half.ToFloat32(binary.LittleEndian.Uint16(src[2*i:]))
-		case compute.BF16:
-			dst[i] = kernels.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
-		}
-	}
-}
+func (v *vector) fill(t compute.RawTensor) { compute.Widen(v.data, t.Data, t.DType) }

@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/troupe-llm/troupe/compute"
+	kernels "github.com/troupe-llm/troupe/kernels/cuda"
+)
+
+// Options configure a Backend.
+type Options struct {
+	// Device runs the kernels; required. It stays the caller's, and must outlive all forks.
+	Device Device
+	// Parts is how many bf16 parts a product takes an activation apart into: 3 have its
+	// 24 bits, 2 its upper 16, and 1 rounds it to 8. 0 = 3.
+	Parts int
+}
+
+// maxParts hold an F32 without rounding.
+const maxParts = 3
+
+// Backend implements [compute.Backend]. It is used from one goroutine at a time.
+type Backend struct {
+	dev    Device
+	shared *shared
+	parts  int
+
+	stream Stream
+	queue  *kernels.Queue
+	mem    arena // buffers, caches and scratch
+	err    error // first since the last Sync
+
+	maxRows int     // of all buffers so far
+	packed  scratch // activations taken apart
+	partial scratch // attention's parts
+	ids     scratch // of Embed and Gather
+	batches [2]uploaded
+	next    int // of batches: the one to be replaced
+	mixture mixture
+	closed  bool
+}
+
+// shared is what all forks have together.
+type shared struct {
+	users   atomic.Int32
+	weights arena
+	maxCols atomic.Int64 // of all matrices so far
+}
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New returns a backend on a device.
+func New(o Options) (*Backend, error) {
+	if o.Device == nil {
+		return nil, errors.New("compute/cuda: no device is given")
+	}
+	if o.Parts < 0 || o.Parts > maxParts {
+		return nil, fmt.Errorf("compute/cuda: parts is %d; it must be from 1 to %d, or 0 for %d", o.Parts, maxParts, maxParts)
+	}
+	if o.Parts == 0 {
+		o.Parts = maxParts
+	}
+	return newBackend(o.Device, &shared{weights: arena{dev: o.Device}}, o.Parts)
+}
+
+func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
+	stream, err := dev.NewStream()
+	if err != nil {
+		return nil, fmt.Errorf("compute/cuda: %w", err)
+	}
+	s.users.Add(1)
+	b := &Backend{dev: dev, shared: s, parts: parts, stream: stream, queue: kernels.NewQueue(stream), mem: arena{dev: dev}}
+	for _, sc := range []*scratch{&b.packed, &b.partial, &b.ids, &b.batches[0].memory, &b.batches[1].memory} {
+		sc.b = b
+	}
+	b.mixture.init(b)
+	return b, nil
+}
+
+// Fork implements compute.Backend.
+func (b *Backend) Fork() (compute.Backend, error) {
+	if b.closed {
+		return nil, errors.New("compute/cuda: the backend is closed")
+	}
+	return newBackend(b.dev, b.shared, b.parts)
+}
+
+// Describe implements compute.Backend.
+func (b *Backend) Describe() string { return b.dev.Describe() }
+
+// Sync implements compute.Backend.
+func (b *Backend) Sync() error {
+	for i := range b.batches {
+		b.batches[i].of = nil // whose memory is the caller's again
+	}
+	b.note(b.queue.Err())
+	b.note(b.stream.Sync())
+	err := b.err
+	b.err = nil
+	if err != nil {
+		return fmt.Errorf("compute/cuda: %w", err)
+	}
+	return nil
+}
+
+// note keeps the first error.
+func (b *Backend) note(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// write enqueues a copy of elements to the device.
+func write[T int32 | float32 | byte](b *Backend, dst Ptr, src []T) {
+	if len(src) > 0 && b.err == nil {
+		b.note(b.queue.Err())
+		b.note(b.stream.Write(dst, bytesOf(src)))
+	}
+}
+
+// Close implements compute.Backend.
+func (b *Backend) Close() error {
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	errs := []error{b.stream.Sync(), b.mem.freeAll(), b.stream.Close()}
+	if b.shared.users.Add(-1) == 0 {
+		errs = append(errs, b.shared.weights.freeAll())
+	}
+	return errors.Join(errs...)
+}
+
+// fail reports a broken invariant of the caller.
+func fail(format string, args ...any) { panic(fmt.Sprintf("compute/cuda: "+format, args...)) }
