@@ -224,9 +224,10 @@ func (l *loader) quantizeTo(it item, cols int) compute.DType {
 
 // held is what the items will be in the backend.
 type held struct {
-	bytes     int64                   // of memory, to a few percent
-	elements  map[compute.DType]int64 // of matrices
-	quantised bool                    // at load, at least one matrix
+	bytes      int64                   // of memory, to a few percent
+	vocabulary []int64                 // those of the embedding table and, unless it is the same, the output matrix
+	elements   map[compute.DType]int64 // of matrices
+	quantised  bool                    // at load, at least one matrix
 }
 
 // held sums up items that check has found.
@@ -248,10 +249,21 @@ func (l *loader) held(items []item) (held, error) {
 			if d == compute.Q5_K || d == compute.Q6_K {
 				d = compute.Q8_0 // a byte per integer
 			}
-			h.bytes += int64(t.Rows) * int64(d.RowBytes(t.Cols))
+			n := int64(t.Rows) * int64(d.RowBytes(t.Cols))
+			h.bytes += n
+			if it.role == vocabulary {
+				h.vocabulary = append(h.vocabulary, n)
+			}
 		}
 	}
 	return h, nil
+}
+
+func (h *held) decodeBytes() int64 {
+	if len(h.vocabulary) < 2 {
+		return h.bytes
+	}
+	return h.bytes - h.vocabulary[0]
 }
 
 // heldAs returns the type that the backend is to hold an item's matrix in.

@@ -59,6 +59,7 @@ type Model struct {
 	types         string // of matrices in memory, for people
 	quantized     bool   // at load
 	numParameters int64
+	decodeBytes   int64
 	sizes         sizes
 	maxTokens     int          // tokens in one step
 	speculation   *Speculation // nil = off
@@ -164,6 +165,7 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 		return err
 	}
 	m.types, m.quantized = h.types(), h.quantised
+	m.decodeBytes = h.decodeBytes()
 	available, weights := availableMemory(), h.bytes
 	if weights > available {
 		return infer.Errorf(infer.CodeInvalid, "model",
@@ -206,6 +208,11 @@ func (m *Model) Config() Config { return m.config }
 
 // NumParameters counts the weights' elements, tied ones once.
 func (m *Model) NumParameters() int64 { return m.numParameters }
+
+// DecodeBytes is how many bytes of weights a decode step reads, to a few percent: all
+// but the embedding table, of which it needs a row a token, unless that is the output
+// matrix as well. Of a mixture of experts a step of few tokens reads less.
+func (m *Model) DecodeBytes() int64 { return m.decodeBytes }
 
 // Quantized reports whether [Options.Quantization] changed any weight: it does not
 // where all are quantised already or have rows that are no whole blocks.

@@ -211,9 +211,15 @@ func showProgress(w io.Writer, total int) func(done, failed int) {
 	}
 }
 
+// report is what a measurement writes.
+type report interface {
+	WriteTable(w io.Writer) error
+	WriteJSON(w io.Writer) error
+}
+
 // writeReport writes the table to standard output and JSON to a file; "-" puts
 // JSON on standard output and the table on standard error.
-func (m *Main) writeReport(r *bench.Report, path string) error {
+func (m *Main) writeReport(r report, path string) error {
 	table := m.Stdout
 	if path == "-" {
 		table = m.Stderr

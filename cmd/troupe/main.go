@@ -1,6 +1,6 @@
 // Command troupe serves language models with the OpenAI API (`troupe serve`),
 // fetches them (`troupe pull`), talks to them in the terminal (`troupe chat`), watches a server's requests
-// (`troupe top`) and measures servers (`troupe bench serve`).
+// (`troupe top`) and measures servers and engines (`troupe bench`).
 //
 // This package reads flags and signals and joins the others: it is the only one
 // that knows both the actors and the model, both the server and the engine.
@@ -98,6 +98,10 @@ func (m *Main) ParseFlags(args []string) (err error) {
 		return m.cli.Top.Check()
 	case config.CommandBenchServe:
 		return m.cli.Bench.Serve.Check()
+	case config.CommandBenchEngine:
+		return m.cli.Bench.Engine.Check()
+	case config.CommandBenchModel:
+		return m.cli.Bench.Model.Check()
 	}
 	return nil
 }
@@ -115,6 +119,10 @@ func (m *Main) Run(ctx context.Context) error {
 		return m.top(ctx)
 	case config.CommandBenchServe:
 		return m.benchServe(ctx)
+	case config.CommandBenchEngine:
+		return m.benchEngine(ctx)
+	case config.CommandBenchModel:
+		return m.benchModel()
 	case config.CommandVersion:
 		_, err := fmt.Fprintln(m.Stdout, versionLine())
 		return err

@@ -46,6 +46,16 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
+// Bytes returns how many bytes n elements of whole blocks take; 0 for a type that is
+// not known.
+func (t Type) Bytes(n int64) int64 {
+	l, ok := layouts[t]
+	if !ok {
+		return 0
+	}
+	return n / int64(l.elements) * int64(l.bytes)
+}
+
 // Kind is the type of a metadata value, with the format's numbers.
 type Kind uint32
 

@@ -42,7 +42,9 @@ func checkURL(flag, s string) error {
 
 // Bench is the group of measuring commands.
 type Bench struct {
-	Serve BenchServe `cmd:"" help:"Load an OpenAI-compatible server and report what its clients saw."`
+	Serve  BenchServe  `cmd:"" help:"Load an OpenAI-compatible server and report what its clients saw."`
+	Engine BenchEngine `cmd:"" help:"Measure prefill and decode of models in this process, without a server."`
+	Model  BenchModel  `cmd:"" help:"Write a model with random weights as a GGUF file, to be measured here or by other programs."`
 }
 
 // BenchServe is the settings of `troupe bench serve`.
@@ -72,20 +74,30 @@ const (
 	maxBenchTokens      = 1 << 20
 )
 
+// intRange is a number that must lie between two others, included.
+type intRange struct {
+	name              string
+	value, low, limit int
+}
+
+func (r *intRange) check() error {
+	if r.value < r.low || r.value > r.limit {
+		return fmt.Errorf("%s must be from %d to %d, got %d", r.name, r.low, r.limit, r.value)
+	}
+	return nil
+}
+
 // Check returns the first impossible setting.
 func (b *BenchServe) Check() error {
-	for _, r := range []struct {
-		name              string
-		value, low, limit int
-	}{
+	for _, r := range []intRange{
 		{"--num-requests", b.NumRequests, 1, maxBenchRequests},
 		{"--concurrency", b.Concurrency, 1, maxBenchConcurrency},
 		{"--warmup", b.Warmup, 0, maxBenchRequests},
 		{"--prompt-tokens", b.PromptTokens, 1, maxBenchTokens},
 		{"--output-tokens", b.OutputTokens, 1, maxBenchTokens},
 	} {
-		if r.value < r.low || r.value > r.limit {
-			return fmt.Errorf("%s must be from %d to %d, got %d", r.name, r.low, r.limit, r.value)
+		if err := r.check(); err != nil {
+			return err
 		}
 	}
 	if !(b.Rate >= 0 && b.Rate <= 1e6) {

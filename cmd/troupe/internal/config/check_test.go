@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/infer"
 )
 
@@ -134,13 +135,29 @@ func TestClientCommands(t *testing.T) {
 		{"bench serve --timeout 0", "--timeout must be"},
 		{"bench serve --output-tokens 0", "--output-tokens must be"},
 		{"bench serve --url ftp://x", "--url must be a URL"},
+		{"bench engine", ""},
+		{"bench engine a b --shape 1.1b --type q4_0,bf16 --decode 4", ""},
+		{"bench engine --decode 0", "--decode must be from 1 to 4096, got 0"},
+		{"bench engine --prefill 8,999999", "--prefill must be from 1 to 131072, got 999999"},
+		{"bench engine --repetitions 0", "--repetitions must be"},
+		{"bench engine --threads -1", "--threads must be"},
+		{"bench engine --shape 2b", `--shape: there is no shape "2b": the shapes are 110m`},
+		{"bench engine --type q2_k", "--type: random weights cannot be of type"},
+		{"bench model out.gguf", ""},
+		{"bench model out.gguf --shape x", "--shape: there is no shape"},
+		{"bench model out.gguf --type x", "--type: random weights"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			cli, command, err := parse(strings.Fields(tt.line)...)
 			require.NoError(t, err)
-			if command == "chat" {
+			switch command {
+			case config.CommandChat:
 				err = cli.Chat.Check()
-			} else {
+			case config.CommandBenchEngine:
+				err = cli.Bench.Engine.Check()
+			case config.CommandBenchModel:
+				err = cli.Bench.Model.Check()
+			default:
 				err = cli.Bench.Serve.Check()
 			}
 			if tt.want == "" {

@@ -19,7 +19,7 @@ type CLI struct {
 	Pull    Pull    `cmd:"" help:"Fetch a model of a hub, or what is missing of it."`
 	Chat    Chat    `cmd:"" help:"Talk to a model in the terminal."`
 	Top     Top     `cmd:"" help:"Show a server's requests in flight, and cancel them."`
-	Bench   Bench   `cmd:"" help:"Measure a server."`
+	Bench   Bench   `cmd:"" help:"Measure a server, or an engine without one."`
 	Version Version `cmd:"" help:"Print the version."`
 }
 
@@ -31,13 +31,15 @@ type Command string
 
 // The commands. CommandHelp: the text has been written already.
 const (
-	CommandServe      Command = "serve"
-	CommandPull       Command = "pull"
-	CommandChat       Command = "chat"
-	CommandTop        Command = "top"
-	CommandBenchServe Command = "bench serve"
-	CommandVersion    Command = "version"
-	CommandHelp       Command = "help"
+	CommandServe       Command = "serve"
+	CommandPull        Command = "pull"
+	CommandChat        Command = "chat"
+	CommandTop         Command = "top"
+	CommandBenchServe  Command = "bench serve"
+	CommandBenchEngine Command = "bench engine"
+	CommandBenchModel  Command = "bench model"
+	CommandVersion     Command = "version"
+	CommandHelp        Command = "help"
 )
 
 // Options are what Parse works with besides the arguments.
