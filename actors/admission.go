@@ -21,6 +21,8 @@ type admission struct {
 	maxRunning         int // sequences that run at a time: scheduler.Config.MaxNumSeqs of all batchers
 	clock              func() int64
 
+	remoteSeats atomic.Int64 // the same of batchers of other nodes
+
 	door         sync.Mutex   // serialises admit; check and booking are one act
 	live         atomic.Int64 // places not gone
 	queued       atomic.Int64 // places that were never selected for a step
@@ -37,8 +39,15 @@ type place struct {
 	admission *admission
 	numTokens int64
 	left, out atomic.Bool // made leaveQueue and release happen once each
-	// load is the count of the batcher that the sequence is assigned to; nil = none.
-	load atomic.Pointer[atomic.Int64]
+	// at is the seat of the batcher that the sequence is assigned to, queuedAt the same
+	// until it has left the queue; nil = none.
+	at, queuedAt atomic.Pointer[seat]
+}
+
+// seat counts what is assigned to a batcher.
+type seat struct {
+	sequences atomic.Int64
+	tokens    atomic.Int64 // of prompts of those that were never selected for a step
 }
 
 // admit books places for prompts of the given token counts, all or none.
@@ -65,12 +74,23 @@ func (a *admission) admit(numTokens []int) ([]*place, *infer.Error, string) {
 	return places, nil, ""
 }
 
+// enter books the place of a sequence that another node has admitted.
+func (a *admission) enter(numTokens int) *place {
+	a.live.Add(1)
+	a.queued.Add(1)
+	a.queuedTokens.Add(int64(numTokens))
+	return &place{admission: a, numTokens: int64(numTokens)}
+}
+
+// seats is how many sequences run at a time.
+func (a *admission) seats() int { return a.maxRunning + int(a.remoteSeats.Load()) }
+
 // refuse says why a request of total prompt tokens may not queue, with the
 // reason's label value; nil = it may. A request that will run at once is never
 // refused: limits are about waiting.
 func (a *admission) refuse(total int) (*infer.Error, string) {
 	waiting := a.waiting()
-	free := !a.isBlocked() && int(a.live.Load()) < a.maxRunning
+	free := !a.isBlocked() && int(a.live.Load()) < a.seats()
 	switch {
 	case free:
 		return nil, ""
@@ -93,7 +113,7 @@ func (a *admission) overloaded(format string, value, limit int) *infer.Error {
 // burst's arrival and the next step all of it is queued, but as many as there
 // are free slots are not waiting.
 func (a *admission) waiting() int {
-	beyond := int(a.live.Load()) - a.maxRunning
+	beyond := int(a.live.Load()) - a.seats()
 	if a.isBlocked() {
 		return max(beyond, int(a.queued.Load()))
 	}
@@ -114,6 +134,7 @@ func (p *place) leaveQueue() {
 	}
 	p.admission.queued.Add(-1)
 	p.admission.queuedTokens.Add(-p.numTokens)
+	p.leaveQueueAt()
 	p.admission.pace.departure(p.admission.clock())
 }
 
@@ -127,14 +148,21 @@ func (p *place) release() {
 }
 
 // seat counts the sequence at a batcher, and no longer at the one before. It may
-// have ended meanwhile.
-func (p *place) seat(load *atomic.Int64) {
+// have ended, or left the queue, meanwhile.
+func (p *place) seat(at *seat) {
 	if p == nil {
 		return
 	}
-	load.Add(1)
-	if before := p.load.Swap(load); before != nil {
-		before.Add(-1)
+	at.sequences.Add(1)
+	if before := p.at.Swap(at); before != nil {
+		before.sequences.Add(-1)
+	}
+	at.tokens.Add(p.numTokens)
+	if before := p.queuedAt.Swap(at); before != nil {
+		before.tokens.Add(-p.numTokens)
+	}
+	if p.left.Load() {
+		p.leaveQueueAt()
 	}
 	if p.out.Load() {
 		p.unseat()
@@ -143,8 +171,15 @@ func (p *place) seat(load *atomic.Int64) {
 
 // unseat counts the sequence at no batcher.
 func (p *place) unseat() {
-	if load := p.load.Swap(nil); load != nil {
-		load.Add(-1)
+	if at := p.at.Swap(nil); at != nil {
+		at.sequences.Add(-1)
+	}
+	p.leaveQueueAt()
+}
+
+func (p *place) leaveQueueAt() {
+	if at := p.queuedAt.Swap(nil); at != nil {
+		at.tokens.Add(-p.numTokens)
 	}
 }
 

@@ -185,6 +185,7 @@ func (b *BatcherActor) stampScheduled() int64 {
 func (b *BatcherActor) observe() {
 	stats := b.device.scheduler.Stats()
 	b.setBlocked(stats.NumWaiting > 0)
+	b.device.freeBlocks.Store(int64((1 - stats.KVUsage) * float64(b.device.spec.NumBlocks)))
 	b.metrics.ObserveStep(metrics.StepStats{
 		NumRunning:          stats.NumRunning,
 		NumWaiting:          stats.NumWaiting,
@@ -203,6 +204,7 @@ func (b *BatcherActor) setBlocked(blocked bool) {
 		return
 	}
 	b.blocked = blocked
+	b.device.blocked.Store(blocked)
 	if blocked {
 		b.env.admission.blocked.Add(1)
 	} else {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-llm/troupe/chat"
+	"github.com/troupe-llm/troupe/cluster"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
 	"github.com/troupe-llm/troupe/scheduler"
@@ -51,6 +52,12 @@ type Config struct {
 	// and a thread of its own; 0 = 1.
 	DataParallelSize int
 
+	// Cluster, which must listen, has devices of other nodes serve this engine's
+	// sequences, and its devices those of others, as its role says; nil = neither. A
+	// front has no devices: NewRunner and DataParallelSize are not used. It stays the
+	// caller's, to be closed after the engine.
+	Cluster *cluster.Node
+
 	Metrics           []*metrics.Engine // by batcher; nil = no series (--disable-log-stats)
 	PerRequestMetrics bool              // Final.Metrics has the times where attributable
 	PerChoiceMetrics  bool              // Final.ChoiceMetrics has them where a request is several sequences
@@ -93,11 +100,14 @@ const (
 	defaultRecoveryTimeout   = 30 * time.Second
 )
 
+// isFront reports whether all devices are other nodes'.
+func (c *Config) isFront() bool { return c.Cluster != nil && !c.Cluster.Self().Role.HasDevices() }
+
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Tokenizer == nil:
 		return c, errors.New("actors: Config.Tokenizer is nil")
-	case c.NewRunner == nil:
+	case c.NewRunner == nil && !c.isFront():
 		return c, errors.New("actors: Config.NewRunner is nil")
 	case c.DataParallelSize < 0:
 		return c, errors.New("actors: Config.DataParallelSize is negative")
@@ -120,6 +130,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Scheduler.MaxModelLen = c.Model.MaxModelLen
 	}
 	c.DataParallelSize = max(c.DataParallelSize, 1)
+	if c.isFront() {
+		c.DataParallelSize = 0
+	}
 	if c.FaultInjection {
 		c.faults = newFaultInjector(c.DataParallelSize)
 	}

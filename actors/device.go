@@ -33,6 +33,12 @@ type device struct {
 	// one to. Set before the batcher stops.
 	stalled atomic.Bool
 	worked  atomic.Bool // a step has ended well
+	spec    infer.RunnerSpec
+	// freeBlocks and blocked are as after the last pass of the scheduler; see
+	// admission.blocked.
+	freeBlocks atomic.Int64
+	blocked    atomic.Bool
+	prefixes   prefixes // of prompts, lately computed here; empty outside a cluster
 	// orphans counts the sequences that its dead batcher left to the next one.
 	orphans atomic.Int64
 }
@@ -62,7 +68,8 @@ func openDevice(c *Config, batcher int) (d *device, err error) {
 		return nil, errors.Join(fmt.Errorf("sizing the scheduler: %w", err), runner.Close())
 	}
 	d = &device{runner: runner, scheduler: sched, thread: newPinnedDispatcher(), run: func(f func()) { f() }, clock: c.Clock,
-		vocabSize: spec.VocabSize, idle: make(chan struct{}, 1)}
+		vocabSize: spec.VocabSize, spec: spec, idle: make(chan struct{}, 1)}
+	d.freeBlocks.Store(int64(spec.NumBlocks))
 	if c.StepTimeout > 0 { // a Launch that hangs must not take the batcher with it
 		d.launcher = newLauncher()
 		d.run = d.launcher.run

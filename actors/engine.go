@@ -22,7 +22,7 @@ type Engine struct {
 	grammars      *grammars
 	enforceable   func() bool // calls in the model's own format can be forced
 
-	lastSeqID, drawnSeeds atomic.Uint64
+	drawnSeeds atomic.Uint64
 
 	closeOnce sync.Once
 	closed    chan error // the supervisor's last word
@@ -47,11 +47,14 @@ func NewEngine(c Config) (*Engine, error) {
 		e.fitContext(slot.device.runner.Spec())
 	}
 	e.env = newEnvironment(&e.config, newSystem(c.Logger))
-	e.env.numSpecTokens = slots[0].device.runner.Spec().NumSpecTokens
+	if len(slots) > 0 {
+		e.env.numSpecTokens = slots[0].device.runner.Spec().NumSpecTokens
+	}
 	e.supervisor = e.env.root.Copy().WithGuardian(e.env.strategy).SpawnPrefix(
 		actor.PropsFromProducer(func() actor.Actor {
-			return &SupervisorActor{env: e.env, config: &e.config, slots: slots, closed: e.closed}
+			return &SupervisorActor{env: e.env, config: &e.config, slots: slots, remotes: newRemotes(e.env), closed: e.closed}
 		}, actor.WithSupervisor(e.env.strategy)), "engine")
+	e.announce()
 	return e, nil
 }
 
@@ -185,20 +188,29 @@ func draining() *infer.Error {
 // first, it cancels them with CancelShutdown, waits for their last event and
 // returns ctx's error.
 func (e *Engine) Drain(ctx context.Context) error {
-	empty := e.env.registry.drain()
-	select {
-	case <-empty:
+	empty, foreign := e.env.registry.drain(), e.leave()
+	if endedBefore(ctx, empty) && endedBefore(ctx, foreign) {
 		return nil
+	}
+	e.env.registry.cancelAll(infer.CancelShutdown) // sequences of other nodes go on elsewhere
+	<-empty
+	return ctx.Err()
+}
+
+// endedBefore waits and reports whether ended closed before ctx's end, or at the same
+// time: then nothing has to be cancelled.
+func endedBefore(ctx context.Context, ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
 	case <-ctx.Done():
 	}
 	select {
-	case <-empty: // both were so: nothing has to be cancelled
-		return nil
+	case <-ended:
+		return true
 	default:
+		return false
 	}
-	e.env.registry.cancelAll(infer.CancelShutdown)
-	<-empty
-	return ctx.Err()
 }
 
 // Close cancels what still runs and stops the actors, the device's thread and
@@ -209,8 +221,14 @@ func (e *Engine) Close() error {
 		empty := e.env.registry.drain()
 		e.env.registry.cancelAll(infer.CancelShutdown)
 		<-empty
+		if m := e.env.cluster; m != nil {
+			m.node.Leave()
+		}
 		e.env.root.Stop(e.supervisor)
 		e.closeErr = <-e.closed
+		if m := e.env.cluster; m != nil {
+			m.links.Wait()
+		}
 	})
 	return e.closeErr
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
 	"github.com/troupe-llm/troupe/scheduler"
 	"github.com/troupe-llm/troupe/tokenizer"
@@ -55,8 +56,13 @@ type environment struct {
 
 	onCommit func(*scheduler.Scheduler) // nil but in tests
 
+	cluster   *membership                     // nil = the engine is in none
+	devices   atomic.Pointer[[]*BatcherReady] // those of this node that live, for lookers-on
+	vocabSize int
+
 	goodSteps atomic.Uint64 // steps that ended well, of all batchers
 	failures  atomic.Uint64 // batchers that died
+	seqIDs    atomic.Uint64 // the latest
 	// acquittals counts the sequences that failed alone and got a token after all.
 	acquittals atomic.Uint64
 }
@@ -84,6 +90,8 @@ func newEnvironment(c *Config, system *actor.ActorSystem) *environment {
 		streamInterval:    c.StreamInterval,
 		stepTimeout:       c.StepTimeout,
 		recoveryTimeout:   c.RecoveryTimeout,
+		vocabSize:         c.Model.VocabSize,
+		cluster:           newMembership(c.Cluster),
 	}
 }
 
@@ -94,4 +102,14 @@ func (e *environment) metrics(batcher int) *metrics.Engine {
 		return nil
 	}
 	return e.series[batcher]
+}
+
+func (e *environment) nextSeqID() infer.SeqID { return infer.SeqID(e.seqIDs.Add(1)) }
+
+// livingDevices returns the batchers of this node that live.
+func (e *environment) livingDevices() []*BatcherReady {
+	if d := e.devices.Load(); d != nil {
+		return *d
+	}
+	return nil
 }

@@ -1,10 +1,9 @@
 package actors
 
 import (
-	"sync/atomic"
-
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-llm/troupe/cluster"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
 )
@@ -34,6 +33,7 @@ type AddSequence struct {
 	ReplyTo           *actor.PID
 
 	place   *place           // in the admission queue; left at the first selection
+	demand  *cluster.Demand  // nil = the engine is in no cluster
 	account *metrics.Account // the batcher's from now on, until it has answered; nil = none
 }
 
@@ -111,8 +111,10 @@ type AwaitBatcher struct {
 	ReplyTo *actor.PID
 	Epoch   uint64 // of the batcher known to be dead; 0 = none
 
-	place *place        // counts at the batcher that the answer names
-	live  *liveSequence // says whether the sequence still waits
+	place  *place          // counts at the batcher that the answer names
+	demand *cluster.Demand // what such a batcher must be able to do; nil = anything
+	since  int64           // when the supervisor let it wait, 0 = not yet; the supervisor's
+	live   *liveSequence   // says whether the sequence still waits
 }
 
 // BatcherReady names the batcher to (re)submit to. Sender: the supervisor, in
@@ -123,7 +125,8 @@ type BatcherReady struct {
 	Err   *infer.Error
 
 	metrics *metrics.Engine
-	load    *atomic.Int64 // sequences assigned to it
+	seat    *seat
+	device  *device // nil = of another node
 }
 
 // SequenceFinished ends one choice. Sender: the sequence, exactly once, after

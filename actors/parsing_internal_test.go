@@ -165,7 +165,7 @@ func TestThinkingSwitch(t *testing.T) {
 		{"", "", nil}, {`{"enable_thinking":true}`, "", &on}, {`{"thinking":false}`, `{"enable_thinking":true}`, &off},
 		{`{"a":1}`, `{"enable_thinking":false}`, &off}, {`{"enable_thinking":"yes"}`, "", nil},
 	} {
-		e := &Engine{config: Config{DefaultChatTemplateKwargs: []byte(tc.server)}}
+		e := &Engine{env: &environment{}, config: Config{DefaultChatTemplateKwargs: []byte(tc.server)}}
 		require.Equal(t, tc.want, e.thinking(&infer.ChatInput{TemplateKwargs: []byte(tc.request)}), "%+v", tc)
 	}
 }
@@ -308,7 +308,7 @@ func TestRollbackThroughThoughts(t *testing.T) {
 }
 
 func TestFormsOfAnswersThatMayCall(t *testing.T) {
-	e := &Engine{config: Config{ToolCallParser: "hermes", Tokenizer: testkit.Tokenizer()}, enforceable: func() bool { return true }}
+	e := &Engine{env: &environment{}, config: Config{ToolCallParser: "hermes", Tokenizer: testkit.Tokenizer()}, enforceable: func() bool { return true }}
 	e.grammars = newGrammars(testkit.Tokenizer(), testkit.NumTokens, []int32{testkit.EOS})
 	use := &infer.ToolUse{Tools: []infer.Tool{{Name: "f", Parameters: []byte(`{"$dynamicRef":"#x"}`)}}}
 	object := &infer.StructuredOutput{Param: "response_format", JSONObject: true}

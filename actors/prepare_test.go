@@ -21,7 +21,7 @@ func preparing(change func(*Config)) *Engine {
 	if change != nil {
 		change(&c)
 	}
-	return &Engine{config: c, controlTokens: c.Tokenizer.ControlTokens()}
+	return &Engine{env: &environment{}, config: c, controlTokens: c.Tokenizer.ControlTokens()}
 }
 
 func TestBadWordsAreTokenizedInBothForms(t *testing.T) {

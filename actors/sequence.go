@@ -132,6 +132,7 @@ func (s *SequenceActor) submit(c actor.Context) {
 		Crashes:           s.crashes,
 		ReplyTo:           c.Self(),
 		place:             s.spec.place,
+		demand:            s.spec.demand,
 		account:           s.breakdown.handOut(),
 	})
 }
@@ -139,7 +140,9 @@ func (s *SequenceActor) submit(c actor.Context) {
 func (s *SequenceActor) await(c actor.Context) {
 	s.waiting = true
 	s.spec.live.waiting.Store(true)
-	c.Send(s.supervisor, &AwaitBatcher{ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place, live: s.spec.live})
+	c.Send(s.supervisor, &AwaitBatcher{
+		ReplyTo: c.Self(), Epoch: s.batcher.Epoch, place: s.spec.place, live: s.spec.live, demand: resumed(s.spec.demand, len(s.tokenIDs)),
+	})
 }
 
 // batcherTerminated asks for another batcher. Outputs that the dead one sent are

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-llm/troupe/cluster"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/metrics"
 )
@@ -38,7 +38,9 @@ type SupervisorActor struct {
 	waiting  []*AwaitBatcher // of sequences that no batcher lives for
 	orphans  int             // sequences that wait or soon will, as nearly as can be known
 	outage   outage
-	stopping bool // messages still arrive, but nothing may be started any more
+	sessions []*actor.PID // of other nodes on devices of this one
+	remotes  *remotes     // devices of other nodes; nil = there are none to be used
+	stopping bool         // messages still arrive, but nothing may be started any more
 
 	closed chan<- error // capacity 1: gets the runners' errors when the tree and the devices are gone
 }
@@ -93,9 +95,7 @@ const (
 func (s *SupervisorActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		for _, slot := range s.slots {
-			s.spawnBatcher(c, slot)
-		}
+		s.start(c)
 	case *startRequest:
 		s.spawnRequest(c, m.job)
 	case *AwaitBatcher:
@@ -108,6 +108,20 @@ func (s *SupervisorActor) Receive(c actor.Context) {
 		s.retryOpen(c, s.slots[m.slot], m.attempt)
 	case *outageExpired:
 		s.expire(c, m.outage)
+	case *membersChanged:
+		s.membersChanged(c, m.members)
+	case *remoteOpened:
+		s.remoteOpened(c, m)
+	case *remoteDraining:
+		s.remoteDraining(c, m)
+	case *retryRemote:
+		s.retryRemote(c, m.key)
+	case *recheckWaiting:
+		s.recheckWaiting(c)
+	case *hostSession:
+		s.hostSession(c, m)
+	case *drainSessions:
+		s.drainSessions(c)
 	case *actor.Stopping:
 		s.stopping = true
 		s.stopTimers()
@@ -115,6 +129,16 @@ func (s *SupervisorActor) Receive(c actor.Context) {
 		s.closeDevices()
 	default:
 		s.env.metrics(0).ObserveUnknownMessage("engine")
+	}
+}
+
+// start spawns the batchers. Without any, it is an outage until another node has one.
+func (s *SupervisorActor) start(c actor.Context) {
+	for _, slot := range s.slots {
+		s.spawnBatcher(c, slot)
+	}
+	if len(s.slots) == 0 {
+		s.startOutage(c)
 	}
 }
 
@@ -126,10 +150,22 @@ func (s *SupervisorActor) spawnBatcher(c actor.Context, slot *slot) {
 	slot.batcher = &BatcherReady{
 		PID: c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return batcher },
 			actor.WithDispatcher(slot.device.thread)), "batcher"),
-		Epoch: s.epoch, metrics: batcher.metrics, load: new(atomic.Int64),
+		Epoch: s.epoch, metrics: batcher.metrics, seat: new(seat), device: slot.device,
 	}
+	s.publishDevices()
 	s.env.admission.living.Add(1)
 	s.env.health.Store(int32(healthServing))
+}
+
+// publishDevices shows lookers-on which batchers live.
+func (s *SupervisorActor) publishDevices() {
+	var living []*BatcherReady
+	for _, slot := range s.slots {
+		if slot.batcher != nil {
+			living = append(living, slot.batcher)
+		}
+	}
+	s.env.devices.Store(&living)
 }
 
 // spawnRequest leaves a job alone while stopping: closeDevices ends its stream.
@@ -138,7 +174,7 @@ func (s *SupervisorActor) spawnRequest(c actor.Context, j *job) {
 		return
 	}
 	for i := range j.sequences {
-		j.sequences[i].batcher = s.assign(0, j.sequences[i].place)
+		j.sequences[i].batcher = s.assign(0, j.sequences[i].place, j.sequences[i].demand)
 	}
 	request := &RequestActor{env: s.env, job: j, metrics: s.env.metrics(0)}
 	if first := j.sequences[0].batcher; first != nil {
@@ -151,39 +187,55 @@ func (s *SupervisorActor) spawnRequest(c actor.Context, j *job) {
 // assign chooses the living batcher with the fewest sequences, the first of
 // equals, other than the one of an epoch: a sequence may see a batcher's death
 // before its parent does. The sequence counts there from now on. nil = none.
-func (s *SupervisorActor) assign(except uint64, p *place) *BatcherReady {
+func (s *SupervisorActor) assign(except uint64, p *place, d *cluster.Demand) *BatcherReady {
 	var best *BatcherReady
-	for _, slot := range s.slots {
-		if b := slot.batcher; b != nil && b.Epoch != except && (best == nil || b.load.Load() < best.load.Load()) {
-			best = b
-		}
+	if s.remotes != nil && d != nil {
+		best = s.pickDevice(except, d)
+	} else {
+		best = s.leastLoaded(except)
 	}
 	if best != nil {
-		p.seat(best.load)
+		p.seat(best.seat)
+	}
+	return best
+}
+
+func (s *SupervisorActor) leastLoaded(except uint64) (best *BatcherReady) {
+	for _, slot := range s.slots {
+		b := slot.batcher
+		if b != nil && b.Epoch != except && (best == nil || b.seat.sequences.Load() < best.seat.sequences.Load()) {
+			best = b
+		}
 	}
 	return best
 }
 
 // await answers a sequence now, or when a batcher lives.
 func (s *SupervisorActor) await(c actor.Context, m *AwaitBatcher) {
-	if b := s.assign(m.Epoch, m.place); b != nil {
+	if b := s.assign(m.Epoch, m.place, m.demand); b != nil {
 		c.Send(m.ReplyTo, b)
 	} else if s.outage.expired {
 		c.Send(m.ReplyTo, &BatcherReady{Err: s.unavailable()})
 	} else {
 		s.waiting = append(s.waiting, m)
+		s.recheckSoon(c, m)
 	}
 }
 
 // terminated opens another device if it was a batcher. A request that died has
 // answered its client while it stopped.
 func (s *SupervisorActor) terminated(c actor.Context, who *actor.PID) {
+	if s.remoteTerminated(c, who) {
+		return
+	}
+	s.sessions = slices.DeleteFunc(s.sessions, who.Equal)
 	i := slices.IndexFunc(s.slots, func(slot *slot) bool { return slot.batcher != nil && who.Equal(slot.batcher.PID) })
 	if s.stopping || i < 0 {
 		return
 	}
 	slot := s.slots[i]
 	slot.batcher, slot.diedAt, slot.attempts = nil, s.env.clock(), 0
+	s.publishDevices()
 	slot.barren++
 	if slot.device.worked.Load() {
 		slot.barren = 0
@@ -240,15 +292,23 @@ func (s *SupervisorActor) opened(c actor.Context, slot *slot, err error) {
 		s.openFailed(c, slot, err)
 		return
 	}
-	if s.outage.expiry != nil {
-		s.outage.expiry.Stop()
-	}
-	s.outage.running, s.outage.expired = false, false
+	s.endOutage()
 	s.env.metrics(slot.index).ObserveRestart()
 	s.forgetFinished()
 	s.spawnBatcher(c, slot)
 	s.env.logger.Warn("batcher replaced after a failure", "batcher", slot.index, "epoch", s.epoch, "waiting", len(s.waiting),
 		"outage", time.Duration(s.env.clock()-slot.diedAt), "attempts", slot.attempts+1)
+	s.assignWaiting(c)
+}
+
+func (s *SupervisorActor) endOutage() {
+	if s.outage.expiry != nil {
+		s.outage.expiry.Stop()
+	}
+	s.outage.running, s.outage.expired = false, false
+}
+
+func (s *SupervisorActor) assignWaiting(c actor.Context) {
 	waiting := s.waiting
 	s.waiting = nil
 	for _, m := range waiting {
@@ -307,6 +367,7 @@ func (s *SupervisorActor) unavailable() *infer.Error {
 // opened. No stream is left to end here, unless the supervisor died of a panic.
 func (s *SupervisorActor) closeDevices() {
 	s.env.health.Store(int32(healthStopped))
+	s.env.cluster.close()
 	s.env.registry.failAll(infer.Errorf(infer.CodeInternal, "", "Internal server error"))
 	slots, closed, env, limit := s.slots, s.closed, s.env, s.config.StepTimeout
 	go func() {
@@ -330,7 +391,7 @@ func (s *SupervisorActor) closeDevices() {
 }
 
 func (s *SupervisorActor) stopTimers() {
-	timers := []timer{s.outage.expiry}
+	timers := append(s.remotes.timers(), s.outage.expiry)
 	for _, slot := range s.slots {
 		timers = append(timers, slot.retry)
 	}
