@@ -106,18 +106,19 @@ func (c *kvCache) valueOffset(block int) int64 {
 }
 
 // store writes one position's key and value of one head.
-func (c *kvCache) store(layer, slot, head int, key, value []float32) {
-	if c.format == kernels.I8 {
-		c.storeI8(layer, slot, head, key, value)
-		return
+func (c *kvCache) store(t kernels.Tier, at slots, key, value []float32) {
+	keys := kernels.Store{
+		Tiles: c.keysOf(at.layer, at.head)[c.keyOffset(at.first/kernels.TileRows):][:c.keyTile], Format: c.format, At: at.first % kernels.TileRows,
 	}
-	keys := c.keysOf(layer, head)[c.keyOffset(slot/kernels.TileRows):]
-	kernels.StoreLane(keys[:c.keyTile], c.format, slot%kernels.TileRows, key)
-	values := c.valuesOf(layer, head)[c.valueOffset(slot/c.spec.BlockSize):]
-	offset := slot % c.spec.BlockSize
-	for i := 0; len(value) > 0; i++ {
-		n := min(kernels.TileRows, len(value))
-		kernels.StoreColumn(values[i*c.valueTile:][:c.valueTile], c.format, offset, value[:n])
-		value = value[n:]
+	values := kernels.Store{
+		Tiles: c.valuesOf(at.layer, at.head)[c.valueOffset(at.first/c.spec.BlockSize):], Format: c.format, At: at.first % c.spec.BlockSize,
+		TileBytes: c.valueTile,
 	}
+	if c.units != nil {
+		units := c.unitsOf(at)
+		units.keys[keys.At], keys.Inverse = kernels.UnitI8(t, key)
+		units.values[keys.At], values.Inverse = kernels.UnitI8(t, value)
+	}
+	keys.Lane(t, key)
+	values.Columns(t, value)
 }

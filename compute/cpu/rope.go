@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-llm/troupe/compute"
+	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 )
 
 // ropeTable holds rotations by position.
@@ -33,6 +34,7 @@ func (b *Backend) NewRope(t compute.RopeTable) (compute.Rope, error) {
 
 // ropeTask rotates and stores rows.
 type ropeTask struct {
+	tier  kernels.Tier
 	qkv   *buffer
 	spec  compute.AttentionSpec
 	rope  *ropeTable
@@ -44,7 +46,7 @@ type ropeTask struct {
 // RopeStore implements compute.Backend.
 func (b *Backend) RopeStore(qkv compute.Buffer, spec compute.AttentionSpec, rope compute.Rope, kv compute.KVCache, layer int, batch *compute.Batch) {
 	t := &b.rope
-	*t = ropeTask{qkv: qkv.(*buffer), spec: spec, rope: rope.(*ropeTable), kv: kv.(*kvCache), layer: layer, batch: batch}
+	*t = ropeTask{tier: b.tier, qkv: qkv.(*buffer), spec: spec, rope: rope.(*ropeTable), kv: kv.(*kvCache), layer: layer, batch: batch}
 	checkAttention(t.qkv, spec, t.kv, layer)
 	n := len(batch.Positions)
 	if !(len(batch.SlotMapping) == n && n <= t.qkv.rows) {
@@ -93,22 +95,10 @@ func (t *ropeTask) row(i int) {
 	cos, sin := t.rope.cos[pos*half:][:half], t.rope.sin[pos*half:][:half]
 	row := t.qkv.row(i)
 	for h := range heads + t.spec.NumKVHeads {
-		rotate(row[h*dim:][:dim], cos, sin)
+		kernels.Rotate(t.tier, row[h*dim:][:dim], cos, sin)
 	}
 	keys, values := row[heads*dim:], row[(heads+t.spec.NumKVHeads)*dim:]
 	for h := range t.spec.NumKVHeads {
-		t.kv.store(t.layer, slot, h, keys[h*dim:][:dim], values[h*dim:][:dim])
-	}
-}
-
-// rotate turns the pairs (x[i], x[i+half]) by their angles. The conversions
-// keep compilers from fusing, so that every platform rounds alike.
-func rotate(x, cos, sin []float32) {
-	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
-	sin = sin[:len(cos)]
-	for i, c := range cos {
-		s, u, v := sin[i], a[i], b[i]
-		a[i] = float32(u*c) - float32(v*s)
-		b[i] = float32(v*c) + float32(u*s)
+		t.kv.store(t.tier, slots{t.layer, h, slot, 1}, keys[h*dim:][:dim], values[h*dim:][:dim])
 	}
 }

@@ -42,24 +42,6 @@ func (c *kvCache) unitsOf(s slots) *unitPair {
 	return &c.units[tile*c.spec.NumKVHeads+s.head]
 }
 
-// storeI8 is store for a cache of Int8.
-func (c *kvCache) storeI8(layer, slot, head int, key, value []float32) {
-	lane := slot % kernels.TileRows
-	units := c.unitsOf(slots{layer: layer, head: head, first: slot})
-	unit, inverse := kernels.UnitI8(key)
-	units.keys[lane] = unit
-	kernels.StoreLaneI8(c.keysOf(layer, head)[c.keyOffset(slot/kernels.TileRows):][:c.keyTile], lane, key, inverse)
-	unit, inverse = kernels.UnitI8(value)
-	units.values[lane] = unit
-	values := c.valuesOf(layer, head)[c.valueOffset(slot/c.spec.BlockSize):]
-	offset := slot % c.spec.BlockSize
-	for i := 0; len(value) > 0; i++ {
-		n := min(kernels.TileRows, len(value))
-		kernels.StoreColumnI8(values[i*c.valueTile:][:c.valueTile], offset, value[:n], inverse)
-		value = value[n:]
-	}
-}
-
 // listUnits collects the units of a span's pieces, which listPieces has listed.
 func (p *panel) listUnits(own pieceRange) {
 	c, perBlock := p.kv, p.kv.spec.BlockSize/kernels.TileRows

@@ -17,3 +17,7 @@ func softmaxAsm(Tier, []float32, int, int, float32, []float32, []float32) bool {
 func scoresAsm(*Attend, Tier) bool                                             { return false }
 func valuesAsm(*Attend, Tier) bool                                             { return false }
 func exp2Asm(Tier, []float32) bool                                             { return false }
+func rotateAsm(Tier, []float32, []float32, []float32) int                      { return 0 }
+func magnitudeAsm(Tier, []float32) (uint32, int)                               { return 0, 0 }
+func (*Store) laneAsm(Tier, []float32) int                                     { return 0 }
+func (*Store) columnsAsm(Tier, []float32) int                                  { return 0 }

@@ -65,6 +65,24 @@ func softmaxAVX2(x *float32, rows, groups, strideBytes int, scale float32, large
 func exp2RowAVX2(x *float32, groups int)
 
 //go:noescape
+func rotateAVX2(x, cos, sin *float32, groups, halfBytes int)
+
+//go:noescape
+func magnitudeAVX2(x *float32, groups int) uint32
+
+//go:noescape
+func storeLaneF16AVX2(dst *byte, src *float32, groups, strideBytes int)
+
+//go:noescape
+func storeColumnsF16AVX2(dst *byte, src *float32, groups, strideBytes int)
+
+//go:noescape
+func storeLaneI8AVX2(dst *byte, src *float32, groups, strideBytes int, inverse float32)
+
+//go:noescape
+func storeColumnsI8AVX2(dst *byte, src *float32, groups, strideBytes int, inverse float32)
+
+//go:noescape
 func gemmF32AVX512(args *Gemm)
 
 //go:noescape
@@ -123,6 +141,24 @@ func softmaxAVX512(x *float32, rows, groups, strideBytes int, scale float32, lar
 
 //go:noescape
 func exp2RowAVX512(x *float32, groups int)
+
+//go:noescape
+func rotateAVX512(x, cos, sin *float32, groups, halfBytes int)
+
+//go:noescape
+func magnitudeAVX512(x *float32, groups int) uint32
+
+//go:noescape
+func storeLaneF16AVX512(dst *byte, src *float32, groups, strideBytes int)
+
+//go:noescape
+func storeColumnsF16AVX512(dst *byte, src *float32, groups, strideBytes int)
+
+//go:noescape
+func storeLaneI8AVX512(dst *byte, src *float32, groups, strideBytes int, inverse float32)
+
+//go:noescape
+func storeColumnsI8AVX512(dst *byte, src *float32, groups, strideBytes int, inverse float32)
 
 //go:noescape
 func packFour(dst, src *float32, quads, ldBytes, strideBytes int)

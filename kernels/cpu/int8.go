@@ -15,43 +15,29 @@ const (
 // UnitI8 returns the unit of a row, and its inverse, by which elements are counted.
 // An infinity counts as the largest finite number. With a NaN in x the unit is NaN,
 // and so is everything computed with the row.
-func UnitI8(x []float32) (unit, inverse float32) {
-	largest := min(magnitude(x), math.MaxFloat32)
+func UnitI8(t Tier, x []float32) (unit, inverse float32) {
+	largest := min(magnitude(t, x), math.MaxFloat32)
 	if largest < leastI8 {
 		return 0, 0
 	}
 	return largest / maxI8, maxI8 / largest
 }
 
-// magnitude returns the largest |x|, NaN if one is NaN, 0 for none.
-func magnitude(x []float32) (largest float32) {
-	for _, v := range x {
-		largest = max(largest, math.Float32frombits(math.Float32bits(v)&^(1<<31)))
+// magnitude returns the largest |x|, NaN if one is NaN, 0 for none. Patterns without
+// sign are in the order of their values, NaNs behind all.
+func magnitude(t Tier, x []float32) float32 {
+	largest, done := magnitudeAsm(t, x)
+	for _, v := range x[done:] {
+		largest = max(largest, math.Float32bits(v)&^(1<<31))
 	}
-	return largest
+	return math.Float32frombits(largest)
 }
 
-// StoreLaneI8 writes v, counted in units of 1/inverse, to one lane of a tile of I8:
-// v[k] to column k.
-func StoreLaneI8(tile []byte, lane int, v []float32, inverse float32) {
-	for k, x := range v {
-		tile[k*TileRows+lane] = toI8(x * inverse)
-	}
-}
-
-// StoreColumnI8 writes v, counted in units of 1/inverse, to column k of a tile of
-// I8: v[lane] to lane.
-func StoreColumnI8(tile []byte, k int, v []float32, inverse float32) {
-	at := tile[k*TileRows:][:len(v)]
-	for lane, x := range v {
-		at[lane] = toI8(x * inverse)
-	}
-}
-
-// toI8 rounds to the nearest integer of I8, ties to even. NaN becomes 0.
+// toI8 rounds to the nearest integer of I8, ties to even. NaN becomes -128, which
+// counts for nothing, as its unit is NaN.
 func toI8(x float32) byte {
 	if x != x {
-		return 0
+		return 0x80
 	}
 	return byte(int8(math.RoundToEven(float64(min(max(x, -maxI8), maxI8)))))
 }

@@ -49,7 +49,7 @@ func packed(r *rand.Rand, f cpu.Format, tiles, k int) []byte {
 	w := make([]byte, tiles*size)
 	for t := range tiles {
 		for lane := range cpu.TileRows {
-			cpu.StoreLane(w[t*size:][:size], f, lane, normal(r, k))
+			(&cpu.Store{Tiles: w[t*size:][:size], Format: f, At: lane}).Lane(cpu.Generic, normal(r, k))
 		}
 	}
 	return w
@@ -131,7 +131,7 @@ func TestGemmReadsNoMoreThanK(t *testing.T) {
 			w := make([]byte, 2*size)
 			for lane := range 2 * cpu.TileRows {
 				row := append(normal(r, k), poisoned(whole-k)...)
-				cpu.StoreLane(w[lane/cpu.TileRows*size:][:size], f, lane%cpu.TileRows, row)
+				(&cpu.Store{Tiles: w[lane/cpu.TileRows*size:][:size], Format: f, At: lane % cpu.TileRows}).Lane(cpu.Generic, row)
 			}
 			for _, tier := range cpu.Tiers() {
 				out := poisoned(2 * cpu.TileRows)

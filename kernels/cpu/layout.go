@@ -146,52 +146,6 @@ func packWords(tile, row []byte, lane int) {
 	}
 }
 
-// maxF16 is the largest IEEE half.
-const maxF16 = 65504
-
-// finiteF16 rounds to the nearest finite half: an infinite key would make NaNs of
-// scores.
-func finiteF16(x float32) uint16 { return half.FromFloat32(min(max(x, -maxF16), maxF16)) }
-
-// StoreLane rounds v to f and writes it to one lane of a tile: v[k] to column k.
-// What is too large for F16 becomes the largest.
-func StoreLane(tile []byte, f Format, lane int, v []float32) {
-	switch f {
-	case F32:
-		for i, x := range v {
-			binary.LittleEndian.PutUint32(tile[(i*TileRows+lane)*4:], math.Float32bits(x))
-		}
-	case F16:
-		for i, x := range v {
-			binary.LittleEndian.PutUint16(tile[(i*TileRows+lane)*2:], finiteF16(x))
-		}
-	case BF16:
-		for i, x := range v {
-			binary.LittleEndian.PutUint16(tile[ElemOffset(BF16, i, lane):], F32ToBF16(x))
-		}
-	}
-}
-
-// StoreColumn rounds v to f and writes it to one column: v[lane] to lane. What is
-// too large for F16 becomes the largest.
-func StoreColumn(tile []byte, f Format, k int, v []float32) {
-	at := tile[ElemOffset(f, k, 0):]
-	switch f {
-	case F32:
-		for lane, x := range v {
-			binary.LittleEndian.PutUint32(at[lane*4:], math.Float32bits(x))
-		}
-	case F16:
-		for lane, x := range v {
-			binary.LittleEndian.PutUint16(at[lane*2:], finiteF16(x))
-		}
-	case BF16:
-		for lane, x := range v {
-			binary.LittleEndian.PutUint16(at[lane*4:], F32ToBF16(x))
-		}
-	}
-}
-
 // CopyColumn copies column from of tile src to column to of tile dst, as it is.
 func CopyColumn(dst []byte, to int, src []byte, from int, f Format) {
 	dst, src = dst[ElemOffset(f, to, 0):], src[ElemOffset(f, from, 0):]

@@ -227,7 +227,52 @@ DATA expTable<>+1568(SB)/8, $0xbd922279bd922279
 DATA expTable<>+1576(SB)/8, $0xbd922279bd922279
 DATA expTable<>+1584(SB)/8, $0xbd922279bd922279
 DATA expTable<>+1592(SB)/8, $0xbd922279bd922279
-GLOBL expTable<>(SB), RODATA|NOPTR, $1600
+// magnitude
+DATA expTable<>+1600(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1608(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1616(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1624(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1632(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1640(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1648(SB)/8, $0x7fffffff7fffffff
+DATA expTable<>+1656(SB)/8, $0x7fffffff7fffffff
+// leastF16
+DATA expTable<>+1664(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1672(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1680(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1688(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1696(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1704(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1712(SB)/8, $0xc77fe000c77fe000
+DATA expTable<>+1720(SB)/8, $0xc77fe000c77fe000
+// mostF16
+DATA expTable<>+1728(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1736(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1744(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1752(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1760(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1768(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1776(SB)/8, $0x477fe000477fe000
+DATA expTable<>+1784(SB)/8, $0x477fe000477fe000
+// leastI8
+DATA expTable<>+1792(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1800(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1808(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1816(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1824(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1832(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1840(SB)/8, $0xc2fe0000c2fe0000
+DATA expTable<>+1848(SB)/8, $0xc2fe0000c2fe0000
+// mostI8
+DATA expTable<>+1856(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1864(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1872(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1880(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1888(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1896(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1904(SB)/8, $0x42fe000042fe0000
+DATA expTable<>+1912(SB)/8, $0x42fe000042fe0000
+GLOBL expTable<>(SB), RODATA|NOPTR, $1920
 
 // func sumSquaresAVX512(x *float32, groups int, acc *lanes)
 TEXT ·sumSquaresAVX512(SB), NOSPLIT, $0-24
@@ -543,6 +588,198 @@ group:
 	VPSLLD $23, Z11, Z11
 	VMULPS Z11, Z9, Z0
 	VMOVUPS Z0, (AX)
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func rotateAVX512(x, cos, sin *float32, groups, halfBytes int)
+TEXT ·rotateAVX512(SB), NOSPLIT, $0-40
+	MOVQ x+0(FP), AX
+	MOVQ AX, BX
+	ADDQ halfBytes+32(FP), BX
+	MOVQ cos+8(FP), SI
+	MOVQ sin+16(FP), DI
+	MOVQ groups+24(FP), CX
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Z0
+	VMOVUPS (BX), Z1
+	VMOVUPS (SI), Z2
+	VMOVUPS (DI), Z3
+	VMULPS Z2, Z0, Z4
+	VMULPS Z3, Z1, Z5
+	VSUBPS Z5, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS Z2, Z1, Z4
+	VMULPS Z3, Z0, Z5
+	VADDPS Z5, Z4, Z4
+	VMOVUPS Z4, (BX)
+	ADDQ $64, AX
+	ADDQ $64, BX
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func magnitudeAVX512(x *float32, groups int) uint32
+TEXT ·magnitudeAVX512(SB), NOSPLIT, $0-20
+	MOVQ x+0(FP), AX
+	MOVQ groups+8(FP), CX
+	VPXORD Z0, Z0, Z0
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Z4
+	VANDPS expTable<>+1600(SB), Z4, Z4
+	VPMAXSD Z4, Z0, Z0
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
+	VEXTRACTI64X4 $1, Z0, Y1
+	VPMAXSD Y1, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPMAXSD X1, X0, X0
+	VPSHUFD $14, X0, X1
+	VPMAXSD X1, X0, X0
+	VPSHUFD $1, X0, X1
+	VPMAXSD X1, X0, X0
+	VMOVD X0, AX
+	MOVL AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func storeLaneF16AVX512(dst *byte, src *float32, groups, strideBytes int)
+TEXT ·storeLaneF16AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ src+8(FP), AX
+	MOVQ groups+16(FP), CX
+	MOVQ strideBytes+24(FP), BX
+	VMOVUPS expTable<>+1664(SB), Z14
+	VMOVUPS expTable<>+1728(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VCVTPS2PH $0, Z0, Y2
+	VPEXTRW $0, X2, (DX)
+	VPEXTRW $1, X2, 32(DX)
+	VPEXTRW $2, X2, 64(DX)
+	VPEXTRW $3, X2, 96(DX)
+	VPEXTRW $4, X2, 128(DX)
+	VPEXTRW $5, X2, 160(DX)
+	VPEXTRW $6, X2, 192(DX)
+	VPEXTRW $7, X2, 224(DX)
+	VEXTRACTI128 $1, Y2, X2
+	VPEXTRW $0, X2, 256(DX)
+	VPEXTRW $1, X2, 288(DX)
+	VPEXTRW $2, X2, 320(DX)
+	VPEXTRW $3, X2, 352(DX)
+	VPEXTRW $4, X2, 384(DX)
+	VPEXTRW $5, X2, 416(DX)
+	VPEXTRW $6, X2, 448(DX)
+	VPEXTRW $7, X2, 480(DX)
+	ADDQ BX, DX
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func storeColumnsF16AVX512(dst *byte, src *float32, groups, strideBytes int)
+TEXT ·storeColumnsF16AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DX
+	MOVQ src+8(FP), AX
+	MOVQ groups+16(FP), CX
+	MOVQ strideBytes+24(FP), BX
+	VMOVUPS expTable<>+1664(SB), Z14
+	VMOVUPS expTable<>+1728(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMOVUPS (AX), Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VCVTPS2PH $0, Z0, Y2
+	VMOVDQU Y2, (DX)
+	ADDQ BX, DX
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func storeLaneI8AVX512(dst *byte, src *float32, groups, strideBytes int, inverse float32)
+TEXT ·storeLaneI8AVX512(SB), NOSPLIT, $0-36
+	MOVQ dst+0(FP), DX
+	MOVQ src+8(FP), AX
+	MOVQ groups+16(FP), CX
+	MOVQ strideBytes+24(FP), BX
+	VBROADCASTSS inverse+32(FP), Z4
+	VMOVUPS expTable<>+1792(SB), Z14
+	VMOVUPS expTable<>+1856(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Z4, Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VCVTPS2DQ Z0, Z0
+	VPMOVSDB Z0, X2
+	VPEXTRB $0, X2, (DX)
+	VPEXTRB $1, X2, 16(DX)
+	VPEXTRB $2, X2, 32(DX)
+	VPEXTRB $3, X2, 48(DX)
+	VPEXTRB $4, X2, 64(DX)
+	VPEXTRB $5, X2, 80(DX)
+	VPEXTRB $6, X2, 96(DX)
+	VPEXTRB $7, X2, 112(DX)
+	VPEXTRB $8, X2, 128(DX)
+	VPEXTRB $9, X2, 144(DX)
+	VPEXTRB $10, X2, 160(DX)
+	VPEXTRB $11, X2, 176(DX)
+	VPEXTRB $12, X2, 192(DX)
+	VPEXTRB $13, X2, 208(DX)
+	VPEXTRB $14, X2, 224(DX)
+	VPEXTRB $15, X2, 240(DX)
+	ADDQ BX, DX
+	ADDQ $64, AX
+	DECQ CX
+	JNZ group
+done:
+	VZEROUPPER
+	RET
+
+// func storeColumnsI8AVX512(dst *byte, src *float32, groups, strideBytes int, inverse float32)
+TEXT ·storeColumnsI8AVX512(SB), NOSPLIT, $0-36
+	MOVQ dst+0(FP), DX
+	MOVQ src+8(FP), AX
+	MOVQ groups+16(FP), CX
+	MOVQ strideBytes+24(FP), BX
+	VBROADCASTSS inverse+32(FP), Z4
+	VMOVUPS expTable<>+1792(SB), Z14
+	VMOVUPS expTable<>+1856(SB), Z15
+	TESTQ CX, CX
+	JLE done
+group:
+	VMULPS (AX), Z4, Z0
+	VMAXPS Z0, Z14, Z0
+	VMINPS Z0, Z15, Z0
+	VCVTPS2DQ Z0, Z0
+	VPMOVSDB Z0, X2
+	VMOVDQU X2, (DX)
+	ADDQ BX, DX
 	ADDQ $64, AX
 	DECQ CX
 	JNZ group

@@ -69,6 +69,7 @@ func declare(f *file, s *isa) {
 	} {
 		declareOne(f, fmt.Sprintf(d, s.name))
 	}
+	declareStores(f, s)
 }
 
 func declareOne(f *file, signature string) {

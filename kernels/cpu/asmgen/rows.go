@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// The constants of exp and GeluMul, each repeated over sixteen lanes so that every
+// The constants of exp, GeluMul and stores, each repeated over sixteen lanes so that every
 // instruction set can use it as a memory operand. They are those of the Go code.
 var expConstants = []struct {
 	name string
@@ -36,6 +36,11 @@ var expConstants = []struct {
 	{"exp2P5", f32(6.931472028550421e-1)},
 	{"geluLinear", f32(-1.5957691216057308)},
 	{"geluCubic", f32(-0.07135481627260025)},
+	{"magnitude", 1<<31 - 1},
+	{"leastF16", f32(-65504)},
+	{"mostF16", f32(65504)},
+	{"leastI8", f32(-127)},
+	{"mostI8", f32(127)},
 }
 
 func f32(x float64) uint32 { return math.Float32bits(float32(x)) }
@@ -80,6 +85,7 @@ func rows(f *file, s *isa) {
 	k.softCap()
 	k.softmax()
 	k.exp2Row()
+	k.stores()
 }
 
 // loop writes a loop over the groups, part by part, and moves the cursors on.
