@@ -158,6 +158,10 @@ type Backend interface {
 	// Describe returns a line for people: device, instruction set, threads.
 	Describe() string
 
+	// AvailableMemory returns how many bytes of the device's own memory weights, buffers
+	// and caches may still take together; own is false if they take the host's.
+	AvailableMemory() (bytes int64, own bool)
+
 	// Fork returns another backend of the same device, with threads, buffers and
 	// caches of its own, that may be used and closed while this one is in use,
 	// and even if an operation of this one never ends. Matrices, vectors and rope

@@ -27,9 +27,8 @@ type sizes struct {
 }
 
 // resolveSizes decides on the context length and the number of KV blocks. At
-// least one sequence of the whole context always fits. available is the
-// memory that the weights leave, in bytes.
-func resolveSizes(c *Config, o *Options, dtype compute.DType, available int64) (sizes, error) {
+// least one sequence of the whole context always fits. left is what the weights leave.
+func resolveSizes(c *Config, o *Options, dtype compute.DType, left memory) (sizes, error) {
 	s := sizes{kv: compute.KVSpec{
 		NumLayers: c.NumLayers, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim,
 		BlockSize: o.BlockSize, NumBlocks: 1, DType: dtype,
@@ -50,26 +49,52 @@ func resolveSizes(c *Config, o *Options, dtype compute.DType, available int64) (
 	case o.KVCacheMemoryBytes > 0:
 		s.kv.NumBlocks = int(min(o.KVCacheMemoryBytes/blockBytes, maxBlocks))
 	default:
-		budget := max(0, min(available/4, defaultKVCacheBytes)) / blockBytes
+		budget := max(0, left.cacheBudget()) / blockBytes
 		s.kv.NumBlocks = int(min(int64(perSequence)*int64(o.MaxNumSeqs), budget, maxBlocks))
 	}
 	s.maxModelLen = longest
 	if s.kv.NumBlocks < perSequence {
 		if o.MaxModelLen != -1 || s.kv.NumBlocks < 1 {
-			return sizes{}, cacheTooSmall(s.kv, blockBytes, longest, o)
+			return sizes{}, left.cacheTooSmall(s.kv, blockBytes, longest, o)
 		}
 		s.maxModelLen = s.kv.NumBlocks * o.BlockSize
 	}
 	return s, nil
 }
 
+// memory is what can be taken.
+type memory struct {
+	bytes int64
+	own   bool // a device's own, which is there for the model alone; else the machine's
+}
+
+// availableTo returns the memory that a backend's weights and caches may take.
+func availableTo(b compute.Backend) memory {
+	if n, own := b.AvailableMemory(); own {
+		return memory{n, true}
+	}
+	return memory{bytes: availableMemory()}
+}
+
+// cacheBudget returns how much of it the cache takes when no flag sizes it. A device's own
+// is for it but for the buffers of a step.
+func (m memory) cacheBudget() int64 {
+	if m.own {
+		return m.bytes / 8 * 7
+	}
+	return min(m.bytes/4, defaultKVCacheBytes)
+}
+
 // blocksFor returns how many blocks hold n tokens.
 func blocksFor(n, blockSize int) int { return (n + blockSize - 1) / blockSize }
 
 // cacheTooSmall names the flag that decided the size.
-func cacheTooSmall(kv compute.KVSpec, blockBytes int64, longest int, o *Options) error {
+func (m memory) cacheTooSmall(kv compute.KVSpec, blockBytes int64, longest int, o *Options) error {
 	need := blocksFor(longest, o.BlockSize)
 	param, cause := "kv_cache_memory_bytes", "a quarter of the available memory, at most 4 GiB"
+	if m.own {
+		cause = "seven eighths of the device's memory that the weights leave"
+	}
 	remedy := "set --kv-cache-memory-bytes"
 	switch {
 	case o.NumBlocksOverride > 0:

@@ -46,7 +46,7 @@ func ResolveSizes(c *Config, o Options, available int64) (numBlocks, maxModelLen
 	if o.BlockSize == 0 {
 		o.BlockSize = defaultBlockSize
 	}
-	s, err := resolveSizes(c, &o, compute.F32, available)
+	s, err := resolveSizes(c, &o, compute.F32, memory{bytes: available})
 	return s.kv.NumBlocks, s.maxModelLen, err
 }
 

@@ -32,7 +32,8 @@ type Options struct {
 
 	// NumBlocksOverride sets the number of KV blocks, else KVCacheMemoryBytes
 	// the bytes they may take; both 0 = what MaxNumSeqs full sequences need, but
-	// at most a quarter of the available memory and 4 GiB.
+	// at most a quarter of the available memory and 4 GiB; on a device with memory of its
+	// own seven eighths of what weights leave.
 	NumBlocksOverride  int
 	KVCacheMemoryBytes int64
 
@@ -166,16 +167,16 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 	}
 	m.types, m.quantized = h.types(), h.quantised
 	m.decodeBytes = h.decodeBytes()
-	available, weights := availableMemory(), h.bytes
-	if weights > available {
+	left, weights := availableTo(m.backend), h.bytes
+	if weights > left.bytes {
 		return infer.Errorf(infer.CodeInvalid, "model",
-			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, available)
+			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, left.bytes)
 	}
 	kv, err := resolveKVDType(o.KVCacheDType, autoKVDType(l.dtype))
 	if err != nil {
 		return err
 	}
-	m.sizes, err = resolveSizes(&m.config, o, kv, available-weights)
+	m.sizes, err = resolveSizes(&m.config, o, kv, left)
 	return err
 }
 

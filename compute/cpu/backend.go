@@ -96,6 +96,9 @@ func (b *Backend) Describe() string {
 	return fmt.Sprintf("cpu (%v, %d %s)", b.tier, len(b.worker), unit)
 }
 
+// AvailableMemory implements compute.Backend.
+func (b *Backend) AvailableMemory() (bytes int64, own bool) { return 0, false }
+
 // Sync implements compute.Backend. Operations are done when they return, so
 // there is nothing to wait for; it lets other goroutines run, because between
 // two steps is the best moment for it.

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,8 +12,11 @@ import (
 
 // Options configure a Backend.
 type Options struct {
-	// Device runs the kernels; required. It stays the caller's, and must outlive all forks.
+	// Device runs the kernels; required. It is closed with the last of all forks.
 	Device Device
+	// MemoryShare is how much of the device's memory may be in use, by whomever: 0 < share
+	// <= 1. 0 = 1.
+	MemoryShare float64
 	// Parts is how many bf16 parts a product takes an activation apart into: 3 have its
 	// 24 bits, 2 its upper 16, and 1 rounds it to 8. 0 = 3.
 	Parts int
@@ -47,6 +51,8 @@ type shared struct {
 	users   atomic.Int32
 	weights arena
 	maxCols atomic.Int64 // of all matrices so far
+
+	memoryShare float64
 }
 
 var _ compute.Backend = (*Backend)(nil)
@@ -59,10 +65,11 @@ func New(o Options) (*Backend, error) {
 	if o.Parts < 0 || o.Parts > maxParts {
 		return nil, fmt.Errorf("compute/cuda: parts is %d; it must be from 1 to %d, or 0 for %d", o.Parts, maxParts, maxParts)
 	}
-	if o.Parts == 0 {
-		o.Parts = maxParts
+	if !(o.MemoryShare >= 0 && o.MemoryShare <= 1) {
+		return nil, fmt.Errorf("compute/cuda: the share of memory is %v; it must be above 0 and at most 1", o.MemoryShare)
 	}
-	return newBackend(o.Device, &shared{weights: arena{dev: o.Device}}, o.Parts)
+	share := cmp.Or(o.MemoryShare, 1)
+	return newBackend(o.Device, &shared{weights: arena{dev: o.Device}, memoryShare: share}, cmp.Or(o.Parts, maxParts))
 }
 
 func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
@@ -89,6 +96,13 @@ func (b *Backend) Fork() (compute.Backend, error) {
 
 // Describe implements compute.Backend.
 func (b *Backend) Describe() string { return b.dev.Describe() }
+
+// AvailableMemory implements compute.Backend.
+func (b *Backend) AvailableMemory() (bytes int64, own bool) {
+	free, total, err := b.dev.MemInfo()
+	b.note(err)
+	return max(0, int64(b.shared.memoryShare*float64(total))-(total-free)), true
+}
 
 // Sync implements compute.Backend.
 func (b *Backend) Sync() error {
@@ -128,7 +142,7 @@ func (b *Backend) Close() error {
 	b.closed = true
 	errs := []error{b.stream.Sync(), b.mem.freeAll(), b.stream.Close()}
 	if b.shared.users.Add(-1) == 0 {
-		errs = append(errs, b.shared.weights.freeAll())
+		errs = append(errs, b.shared.weights.freeAll(), b.dev.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -12,12 +12,15 @@ type Device interface {
 	// NumProcessors returns how many blocks run at once at least: the number of
 	// multiprocessors.
 	NumProcessors() int
+	// MemInfo returns how many bytes are free, and how many there are.
+	MemInfo() (free, total int64, err error)
 	// Alloc returns device memory, aligned to 256 bytes. What it holds is undefined.
 	Alloc(bytes int64) (Ptr, error)
 	// Free gives memory back. Nothing that is enqueued may use it any more.
 	Free(p Ptr) error
 	// NewStream returns a queue of work of its own, in which things happen in order.
 	NewStream() (Stream, error)
+	Close() error
 }
 
 // Stream is used by one goroutine at a time.
