@@ -151,33 +151,38 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 
 // resolve settles the element types and sizes that options leave open.
 func (m *Model) resolve(l *loader, items []item, o *Options) error {
-	checkpoint, err := checkpointDType(l.checkpoint, items)
+	h, kv, err := l.resolveTypes(items, o)
 	if err != nil {
 		return err
 	}
-	if l.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
-		return err
-	}
-	if l.quantize, err = resolveQuantization(o.Quantization); err != nil {
-		return err
-	}
-	h, err := l.held(items)
-	if err != nil {
-		return err
-	}
-	m.types, m.quantized = h.types(), h.quantised
-	m.decodeBytes = h.decodeBytes()
+	m.types, m.quantized, m.decodeBytes = h.types(), h.quantised, h.decodeBytes()
 	left, weights := availableTo(m.backend), h.bytes
 	if weights > left.bytes {
 		return infer.Errorf(infer.CodeInvalid, "model",
 			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, left.bytes)
 	}
-	kv, err := resolveKVDType(o.KVCacheDType, autoKVDType(l.dtype))
-	if err != nil {
-		return err
-	}
+	left.bytes -= weights
 	m.sizes, err = resolveSizes(&m.config, o, kv, left)
 	return err
+}
+
+// resolveTypes settles in which types weights, and keys and values, are held.
+func (l *loader) resolveTypes(items []item, o *Options) (h held, kv compute.DType, err error) {
+	checkpoint, err := checkpointDType(l.checkpoint, items)
+	if err != nil {
+		return h, 0, err
+	}
+	if l.dtype, err = resolveDType("dtype", o.DType, checkpoint); err != nil {
+		return h, 0, err
+	}
+	if l.quantize, err = resolveQuantization(o.Quantization); err != nil {
+		return h, 0, err
+	}
+	if h, err = l.held(items); err != nil {
+		return h, 0, err
+	}
+	kv, err = resolveKVDType(o.KVCacheDType, autoKVDType(l.dtype))
+	return h, kv, err
 }
 
 // autoKVDType returns the element type of keys and values for that of a model: no

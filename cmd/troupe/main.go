@@ -1,6 +1,7 @@
 // Command troupe serves language models with the OpenAI API (`troupe serve`),
 // fetches them (`troupe pull`), talks to them in the terminal (`troupe chat`), watches a server's requests
-// (`troupe top`) and measures servers and engines (`troupe bench`).
+// (`troupe top`) and measures servers and engines (`troupe bench`)
+// and says what the machine can run (`troupe doctor`).
 //
 // This package reads flags and signals and joins the others: it is the only one
 // that knows both the actors and the model, both the server and the engine.
@@ -102,6 +103,8 @@ func (m *Main) ParseFlags(args []string) (err error) {
 		return m.cli.Bench.Engine.Check()
 	case config.CommandBenchModel:
 		return m.cli.Bench.Model.Check()
+	case config.CommandDoctor:
+		return m.cli.Doctor.Check()
 	}
 	return nil
 }
@@ -123,6 +126,8 @@ func (m *Main) Run(ctx context.Context) error {
 		return m.benchEngine(ctx)
 	case config.CommandBenchModel:
 		return m.benchModel()
+	case config.CommandDoctor:
+		return m.doctor()
 	case config.CommandVersion:
 		_, err := fmt.Fprintln(m.Stdout, versionLine())
 		return err

@@ -144,6 +144,8 @@ func TestClientCommands(t *testing.T) {
 		{"bench engine --shape 2b", `--shape: there is no shape "2b": the shapes are 110m`},
 		{"bench engine --type q2_k", "--type: random weights cannot be of type"},
 		{"bench model out.gguf", ""},
+		{"doctor m.gguf --quantization q4_0", ""},
+		{"doctor --read-mib 0", "--read-mib must be from 1"},
 		{"bench model out.gguf --shape x", "--shape: there is no shape"},
 		{"bench model out.gguf --type x", "--type: random weights"},
 	} {
@@ -155,6 +157,8 @@ func TestClientCommands(t *testing.T) {
 				err = cli.Chat.Check()
 			case config.CommandBenchEngine:
 				err = cli.Bench.Engine.Check()
+			case config.CommandDoctor:
+				err = cli.Doctor.Check()
 			case config.CommandBenchModel:
 				err = cli.Bench.Model.Check()
 			default:

@@ -20,6 +20,7 @@ type CLI struct {
 	Chat    Chat    `cmd:"" help:"Talk to a model in the terminal."`
 	Top     Top     `cmd:"" help:"Show a server's requests in flight, and cancel them."`
 	Bench   Bench   `cmd:"" help:"Measure a server, or an engine without one."`
+	Doctor  Doctor  `cmd:"" help:"Say what this machine can run, and how fast."`
 	Version Version `cmd:"" help:"Print the version."`
 }
 
@@ -38,6 +39,7 @@ const (
 	CommandBenchServe  Command = "bench serve"
 	CommandBenchEngine Command = "bench engine"
 	CommandBenchModel  Command = "bench model"
+	CommandDoctor      Command = "doctor"
 	CommandVersion     Command = "version"
 	CommandHelp        Command = "help"
 )

@@ -1,0 +1,56 @@
+package model
+
+import (
+	"errors"
+
+	"github.com/troupe-llm/troupe/compute"
+)
+
+// Needs is what a model takes of a machine.
+type Needs struct {
+	Architecture    string
+	NumParameters   int64
+	Types           string // of matrices in memory, for people
+	WeightBytes     int64  // in memory, to a few percent
+	DecodeBytes     int64  // of them, read by each decode step
+	KVBytesPerToken int64
+	MaxContext      int // tokens, as the config has it
+}
+
+// AvailableMemory is how many bytes can be taken on this machine without swapping.
+func AvailableMemory() int64 { return availableMemory() }
+
+// Inspect reads a folder's config files and the list of its tensors, and says what
+// Load would need with options of which only the types count. It fails where Load
+// would fail for the folder's sake.
+func Inspect(f *Folder, o Options) (n Needs, err error) {
+	m := &Model{}
+	o.MaxModelLen, o.Speculation, o.GenerationConfig = 0, nil, "vllm"
+	if err := m.readConfigs(f, &o); err != nil {
+		return n, err
+	}
+	c, err := openCheckpoint(f)
+	if err != nil {
+		return n, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.adopt(&m.config.Foreign); err != nil {
+		return n, err
+	}
+	items := m.weights.items(&m.config)
+	_, elements, err := c.check(items, m.config.TieWordEmbeddings)
+	if err != nil {
+		return n, err
+	}
+	h, kv, err := (&loader{checkpoint: c}).resolveTypes(items, &o)
+	if err != nil {
+		return n, err
+	}
+	token := compute.KVSpec{
+		NumLayers: m.config.NumLayers, NumKVHeads: m.config.NumKVHeads, HeadDim: m.config.HeadDim, BlockSize: 1, NumBlocks: 1, DType: kv,
+	}
+	return Needs{
+		Architecture: m.config.Architecture, NumParameters: elements, Types: h.types(), WeightBytes: h.bytes, DecodeBytes: h.decodeBytes(),
+		KVBytesPerToken: token.Bytes(), MaxContext: m.config.MaxContext(),
+	}, nil
+}
