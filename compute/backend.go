@@ -89,6 +89,9 @@ type KVSpec struct {
 	NumLayers, NumBlocks, BlockSize int
 	NumKVHeads, HeadDim             int
 	DType                           DType
+	// Prefault takes all of the memory at once where the system would hand it out as
+	// it is written to, and have a step wait for it.
+	Prefault bool
 }
 
 // Bytes returns the memory that a cache of this size takes.

@@ -31,7 +31,7 @@ type sizes struct {
 func resolveSizes(c *Config, o *Options, dtype compute.DType, left memory) (sizes, error) {
 	s := sizes{kv: compute.KVSpec{
 		NumLayers: c.NumLayers, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim,
-		BlockSize: o.BlockSize, NumBlocks: 1, DType: dtype,
+		BlockSize: o.BlockSize, NumBlocks: 1, DType: dtype, Prefault: o.PrefaultKVCache,
 	}}
 	blockBytes := s.kv.Bytes()
 	if o.draftKV.NumLayers > 0 {
@@ -59,7 +59,18 @@ func resolveSizes(c *Config, o *Options, dtype compute.DType, left memory) (size
 		}
 		s.maxModelLen = s.kv.NumBlocks * o.BlockSize
 	}
-	return s, nil
+	return s, left.checkPrefault(&s.kv, blockBytes)
+}
+
+// checkPrefault refuses a cache that is to take more memory at once than there is.
+func (m memory) checkPrefault(kv *compute.KVSpec, blockBytes int64) error {
+	bytes := int64(kv.NumBlocks) * blockBytes
+	if !kv.Prefault || bytes <= m.bytes {
+		return nil
+	}
+	return infer.Errorf(infer.CodeInvalid, "kv_cache_prefault",
+		"--kv-cache-prefault takes %d bytes of memory for the KV cache, but only %d are available: make the cache smaller, or let it take memory as it is used",
+		bytes, max(m.bytes, 0))
 }
 
 // memory is what can be taken.

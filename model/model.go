@@ -25,6 +25,9 @@ type Options struct {
 	// KVCacheDType is that of keys and values: auto, one of the three, or int8. Auto
 	// is float32 for a model of float32, else float16, which is nearer than bfloat16.
 	KVCacheDType string
+	// PrefaultKVCache takes the memory of a runner's KV cache at once, else as it is
+	// used.
+	PrefaultKVCache bool
 	// MaxModelLen is the context length in tokens: 0 = the config's
 	// max_position_embeddings, -1 = the largest for which the KV cache has room.
 	MaxModelLen int

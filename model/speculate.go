@@ -67,7 +67,7 @@ func (m *Model) loadDraft(o *Options) (err error) {
 		return nil
 	}
 	m.draft, err = Load(o.Speculation.Draft, Options{
-		Backend: o.Backend, DType: o.DType, KVCacheDType: o.KVCacheDType,
+		Backend: o.Backend, DType: o.DType, KVCacheDType: o.KVCacheDType, PrefaultKVCache: o.PrefaultKVCache,
 		MaxModelLen: m.sizes.maxModelLen, BlockSize: m.sizes.kv.BlockSize, NumBlocksOverride: m.sizes.kv.NumBlocks,
 		// A pass computes what the target computed and a token more per sequence.
 		MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens + o.MaxNumSeqs,

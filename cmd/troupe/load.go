@@ -228,7 +228,7 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 	defer show.stop()
 	o := model.Options{
 		Backend: backend, DType: cfg.Model.DType, Quantization: cfg.Model.Quantization, KVCacheDType: cfg.Scheduler.KVCacheDType,
-		BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
+		PrefaultKVCache: cfg.Scheduler.KVCachePrefault, BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
 		GenerationConfig: cfg.Model.GenerationConfig, Speculation: p.speculation, Progress: show.update,
 	}
 	if n := cfg.Model.MaxModelLen; n != nil {

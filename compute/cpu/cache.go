@@ -14,7 +14,8 @@ import (
 //	values [layer][block][kv head][dim / 16] tile of block_size columns, dim % 16 is the lane
 //	units  [layer][slot / 16][kv head] unitPair, slot % 16 is the lane; of Int8 only
 //
-// A slot is block*block_size + offset. Untouched memory is not real.
+// A slot is block*block_size + offset. Untouched memory is not real, unless the spec
+// wants it to be.
 type kvCache struct {
 	spec   compute.KVSpec
 	format kernels.Format
@@ -76,6 +77,9 @@ func (b *Backend) NewKVCache(spec compute.KVSpec) (compute.KVCache, error) {
 	}
 	if len(c.raw) >= hugeBytes {
 		adviseHuge(c.raw, true)
+	}
+	if spec.Prefault {
+		b.prefault(c.raw)
 	}
 	c.keys, c.values = c.raw[:keyBytes:keyBytes], c.raw[keyBytes:keyBytes+valueBytes:keyBytes+valueBytes]
 	c.units = unitPairs(c.raw[unitStart:])

@@ -39,6 +39,19 @@ func TestCacheTakesMemoryAsItIsUsed(t *testing.T) {
 	kv.Free()
 }
 
+// TestPrefaultedCacheIsReal makes all of a cache real, and no more.
+func TestPrefaultedCacheIsReal(t *testing.T) {
+	b := newBackend(t, cpu.Options{Threads: 2})
+	spec := compute.KVSpec{NumLayers: 3, NumBlocks: 1 << 10, BlockSize: 16, NumKVHeads: 3, HeadDim: 32, Prefault: true}
+	before := residentBytes(t)
+	kv, err := b.NewKVCache(spec)
+	require.NoError(t, err)
+	require.Equal(t, spec, kv.Spec())
+	require.InDelta(t, spec.Bytes(), residentBytes(t)-before, 8<<20)
+	kv.Free()
+	require.InDelta(t, 0, residentBytes(t)-before, 8<<20)
+}
+
 // TestTruncatedFileIsAnError cuts a mapped weight file short before it is read.
 func TestTruncatedFileIsAnError(t *testing.T) {
 	const rows, cols = 256, 64

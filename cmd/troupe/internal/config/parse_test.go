@@ -123,6 +123,7 @@ func TestServeFlags(t *testing.T) {
 		{"--block-size 32", func(s *config.Serve) any { return s.BlockSize() }, 32, 16},
 		{"--kv-cache-memory-bytes 1.5g", func(s *config.Serve) any { return s.Scheduler.KVCacheMemoryBytes }, ptr(config.HumanInt(1.5e9)), (*config.HumanInt)(nil)},
 		{"--kv-cache-dtype bfloat16", func(s *config.Serve) any { return s.Scheduler.KVCacheDType }, "bfloat16", "auto"},
+		{"--kv-cache-prefault", func(s *config.Serve) any { return s.Scheduler.KVCachePrefault }, true, false},
 		{"--kv-cache-dtype int8", func(s *config.Serve) any { return s.Scheduler.KVCacheDType }, "int8", "auto"},
 		{"--num-gpu-blocks-override 64", func(s *config.Serve) any { return s.Scheduler.NumGPUBlocksOverride }, ptr(config.HumanInt(64)), (*config.HumanInt)(nil)},
 	}

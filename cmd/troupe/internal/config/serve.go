@@ -134,5 +134,6 @@ type SchedulerFlags struct {
 	BlockSize                 *int      `help:"Tokens per KV block; 16 if absent."`
 	KVCacheMemoryBytes        *HumanInt `name:"kv-cache-memory-bytes" help:"Memory of the KV cache in bytes (4G = 4 GiB); a quarter of what is free, at most 4 GiB, if absent."`
 	KVCacheDType              string    `name:"kv-cache-dtype" enum:"auto,float16,bfloat16,float32,int8" default:"auto" help:"Element type of keys and values; auto is float32 for a model of float32, else float16. int8 takes about half of float16: an integer per element, and a scale per position and head."`
+	KVCachePrefault           bool      `name:"kv-cache-prefault" negatable:"" help:"Take all memory of the KV cache at start: no step waits for the system to hand out pages, and the process is that large from the start."`
 	NumGPUBlocksOverride      *HumanInt `name:"num-gpu-blocks-override" help:"Number of KV blocks, whatever the memory says."`
 }
