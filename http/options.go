@@ -37,6 +37,10 @@ type Options struct {
 	Inspector      infer.Inspector
 	FaultInjection bool
 
+	// Cluster is asked by administrators for the nodes of the service; nil = there is no
+	// endpoint for that.
+	Cluster infer.ClusterInspector
+
 	// Tools are what models may call in the middle of a response; nil = nothing.
 	Tools        infer.Toolbox
 	ToolMetrics  *metrics.Tools // nil = nobody counts calls

@@ -54,6 +54,13 @@ func (s *Server) addRoutes(app *fiber.App) {
 		app.Get("/v1/requests/*", matched("/v1/requests/{id}"), s.admin(s.getRequest))
 		app.Delete("/v1/requests/*", matched("/v1/requests/{id}"), s.admin(s.deleteRequest))
 	}
+	if s.opts.Cluster != nil {
+		clusterHandler := s.showCluster
+		if s.keys.hasAdmin {
+			clusterHandler = s.admin(clusterHandler)
+		}
+		get("/v1/cluster", clusterHandler)
+	}
 	if s.opts.FaultInjection {
 		fault := s.fault
 		if s.keys.hasAdmin {

@@ -390,3 +390,17 @@ func TestAutoKVCacheDType(t *testing.T) {
 	o.DType = "float32"
 	require.Equal(t, compute.F32, load(t, small.Write(t, "BF16", 1), o).KVSpec().DType)
 }
+
+// A model without weights is described as the model with them is, and has no runners.
+func TestLoadWithoutWeights(t *testing.T) {
+	o := options(t)
+	whole := loadFolder(t, understudy.Embedded(), o)
+	o.NoWeights = true
+	hollow := loadFolder(t, understudy.Embedded(), o)
+	require.Equal(t, whole.Spec(), hollow.Spec())
+	require.Equal(t, whole.Config(), hollow.Config())
+	require.Equal(t, whole.NumParameters(), hollow.NumParameters())
+	require.Equal(t, whole.EOSTokenIDs(), hollow.EOSTokenIDs())
+	_, err := hollow.NewRunner()
+	require.ErrorContains(t, err, "without weights")
+}

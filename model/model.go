@@ -46,6 +46,9 @@ type Options struct {
 	// GenerationConfig is auto (the folder's own file), vllm (no sampling
 	// defaults from the model) or the path of another folder.
 	GenerationConfig string
+	// NoWeights leaves the weights where they are: the model can be described, and has
+	// no runners.
+	NoWeights bool
 	// Speculation, if set, makes runners propose draft tokens.
 	Speculation *Speculation
 	// Progress, if set, is called from Load with bytes of weights read.
@@ -62,6 +65,7 @@ type Model struct {
 	backend       compute.Backend
 	types         string // of matrices in memory, for people
 	quantized     bool   // at load
+	isHollow      bool   // there are no weights
 	numParameters int64
 	decodeBytes   int64
 	sizes         sizes
@@ -91,6 +95,9 @@ func Load(f *Folder, o Options) (*Model, error) {
 	m.newSampler = func() rowSampler { return sampling.NewSampler(m.config.VocabSize) }
 	if err := m.readWeights(f, &o); err != nil {
 		return nil, err
+	}
+	if o.NoWeights {
+		return m, nil
 	}
 	if err := m.makeRopes(); err != nil {
 		return nil, err
@@ -142,13 +149,15 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 	if err := m.resolve(l, items, o); err != nil {
 		return err
 	}
+	if m.numParameters = elements; o.NoWeights {
+		return nil
+	}
 	if err := l.run(items); err != nil {
 		return err
 	}
 	if m.config.TieWordEmbeddings {
 		m.weights.lmHead = m.weights.embed
 	}
-	m.numParameters = elements
 	return nil
 }
 
@@ -160,6 +169,9 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 	}
 	m.types, m.quantized, m.decodeBytes = h.types(), h.quantised, h.decodeBytes()
 	left, weights := availableTo(m.backend), h.bytes
+	if m.isHollow = o.NoWeights; m.isHollow {
+		weights = 0
+	}
 	if weights > left.bytes {
 		return infer.Errorf(infer.CodeInvalid, "model",
 			"the weights take %d bytes of memory, but only %d are available: choose a smaller model, one of fewer bits per weight, or --quantization q8_0 or q4_0", weights, left.bytes)
@@ -201,6 +213,9 @@ func autoKVDType(model compute.DType) compute.DType {
 // its own over the model's weights. It is closed by its user; the weights stay
 // until the model's backend and the last runner are closed, in any order.
 func (m *Model) NewRunner() (*Runner, error) {
+	if m.isHollow {
+		return nil, errors.New("model: it was loaded without weights")
+	}
 	own, err := m.newRoom()
 	if err != nil {
 		return nil, err

@@ -112,6 +112,9 @@ func (s *server) makeHTTP(m *Main) (err error) {
 		SSEKeepAlive: seconds(cfg.HTTP.SSEKeepAliveInterval),
 		AccessLog:    !cfg.HTTP.DisableUvicornAccessLog, AccessLogExclude: cfg.HTTP.DisableAccessLogForEndpoints,
 	}
+	if s.node != nil {
+		o.Cluster = s.engine
+	}
 	if s.records != nil {
 		o.RequestLog = s.records.Add
 	}

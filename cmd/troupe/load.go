@@ -231,6 +231,7 @@ func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress
 		PrefaultKVCache: cfg.Scheduler.KVCachePrefault, BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
 		GenerationConfig: cfg.Model.GenerationConfig, Speculation: p.speculation, Progress: show.update,
 	}
+	o.NoWeights = cfg.Cluster.Role == config.RoleFront
 	if n := cfg.Model.MaxModelLen; n != nil {
 		o.MaxModelLen = int(*n)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/troupe-llm/troupe/actors"
+	"github.com/troupe-llm/troupe/cluster"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/logline"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/recordlog"
@@ -37,6 +38,7 @@ type server struct {
 	tls      *tls.Config    // nil = plain HTTP
 	records  *recordlog.Log // nil without --request-log
 	tools    *mcp.Toolbox   // nil without --tool-server
+	node     *cluster.Node  // nil without --cluster
 	isDown   bool           // http has been shut down
 	isReady  atomic.Bool    // the first runners are open
 	closers  []func() error // of what is open, in the order of opening
@@ -66,6 +68,9 @@ func newServer(ctx context.Context, cfg *config.Serve, m *Main) (_ *server, err 
 	}
 	info, err := modelInfo(cfg, p, s.model)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.openCluster(p, &info); err != nil {
 		return nil, err
 	}
 	if err := s.startEngine(p, info); err != nil {
@@ -104,6 +109,7 @@ func (s *server) startEngine(p *parts, info infer.ModelInfo) (err error) {
 		Metrics: series, PerRequestMetrics: s.wantsTimes(), PerChoiceMetrics: cfg.Metrics.EnablePerChoiceMetrics,
 		MetricsBreakdown: cfg.Metrics.EnableMetricsBreakdown, SpecLevel: s.specLevel(), Logger: s.log,
 		Seed: uint64(cfg.Model.Seed), MaxLogprobs: cfg.Model.MaxLogprobs, StreamInterval: cfg.Scheduler.StreamInterval,
+		Cluster:       s.node,
 		MaxQueuedReqs: optional(cfg.HTTP.MaxNumQueuedReqs), MaxQueuedTokens: optional(cfg.HTTP.MaxNumQueuedTokens),
 	})
 	if err != nil {
@@ -146,6 +152,10 @@ func (s *server) describe() {
 	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
 	if q := s.cfg.Model.Quantization; q != "none" && q != "" && !s.model.Quantized() {
 		s.log.Warn(fmt.Sprintf("--quantization %s changed nothing: the model's weights are quantised already, or their rows are no multiple of 32", q))
+	}
+	if s.cfg.Cluster.Role == config.RoleFront {
+		s.log.Info("No devices: those of other nodes run everything")
+		return
 	}
 	if n := s.cfg.Scheduler.DataParallelSize; n > 1 {
 		s.log.Info(fmt.Sprintf("%d batchers, each with threads, KV cache and limits of its own over the same weights, that take over from each other", n))

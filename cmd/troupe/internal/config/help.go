@@ -18,10 +18,11 @@ var groupTitles = map[string]string{
 	"chat":      "Chat and tools",
 	"model":     "Model",
 	"scheduler": "Scheduler and cache",
+	"cluster":   "Cluster",
 }
 
 // groupOrder is the order in which help shows the groups.
-var groupOrder = []string{"metrics", "http", "logging", "chat", "model", "scheduler", ""}
+var groupOrder = []string{"metrics", "http", "logging", "chat", "model", "scheduler", "cluster", ""}
 
 // writeHelp writes help on a command: topic "" = its flags, "all" = those of
 // vLLM that change nothing here too, else one group or one flag.

@@ -12,6 +12,7 @@ type Serve struct {
 	Chat      ChatFlags      `embed:"" group:"chat"`
 	Model     ModelFlags     `embed:"" group:"model"`
 	Scheduler SchedulerFlags `embed:"" group:"scheduler"`
+	Cluster   ClusterFlags   `embed:"" group:"cluster"`
 
 	// Warnings are lines about flags that were accepted and ignored.
 	Warnings []string `kong:"-"`
