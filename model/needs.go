@@ -20,6 +20,22 @@ type Needs struct {
 // AvailableMemory is how many bytes can be taken on this machine without swapping.
 func AvailableMemory() int64 { return availableMemory() }
 
+// KVReadBytes is how many bytes of keys and values the last of so many positions of a
+// sequence reads: all of them, but for the layers whose window is smaller.
+func (m *Model) KVReadBytes(positions int) int64 {
+	kv := m.sizes.kv
+	perLayer := compute.KVSpec{NumLayers: 1, NumKVHeads: kv.NumKVHeads, HeadDim: kv.HeadDim, BlockSize: 1, NumBlocks: 1, DType: kv.DType}.Bytes()
+	n := int64(0)
+	for _, l := range m.config.Layers {
+		seen := positions
+		if l.Window > 0 {
+			seen = min(seen, l.Window)
+		}
+		n += int64(seen) * perLayer
+	}
+	return n
+}
+
 // Inspect reads a folder's config files and the list of its tensors, and says what
 // Load would need with options of which only the types count. It fails where Load
 // would fail for the folder's sake.

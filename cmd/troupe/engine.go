@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/enginebench"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/randommodel"
+	"github.com/troupe-llm/troupe/model/hub"
 	"github.com/troupe-llm/troupe/model/understudy"
 )
 
@@ -48,43 +49,40 @@ func (m *Main) benchEngine(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	note, done := m.noteTurn()
 	report, err := enginebench.Measure(ctx, engines, enginebench.Plan{
 		Prefills: cfg.Prefill, Batches: cfg.Decode, Context: cfg.Context, Tokens: cfg.Tokens,
-		Repetitions: cfg.Repetitions, Threads: cmp.Or(cfg.Threads, runtime.GOMAXPROCS(0)), ReadBytes: int64(cfg.ReadMiB) << 20, Note: m.noteTurn(),
+		Repetitions: cfg.Repetitions, Threads: cmp.Or(cfg.Threads, runtime.GOMAXPROCS(0)), ReadBytes: int64(cfg.ReadMiB) << 20, Note: note,
 	})
+	done()
 	if err != nil {
 		return err
 	}
 	return m.writeReport(report, cfg.JSON)
 }
 
-// noteTurn returns what keeps a line on a terminal up to date.
-func (m *Main) noteTurn() func(string) {
+// noteTurn returns what keeps a line on a terminal up to date, and what takes it away.
+func (m *Main) noteTurn() (note func(string), done func()) {
 	if !isTerminal(m.Stderr) {
-		return func(string) {}
+		return func(string) {}, func() {}
 	}
-	return func(text string) { fmt.Fprintf(m.Stderr, "%s%s ", clearLine, text) }
+	return func(text string) { fmt.Fprintf(m.Stderr, "%s%s ", clearLine, text) }, func() { fmt.Fprint(m.Stderr, clearLine) }
 }
 
 // openEngines opens the models that are named, then those of random weights. On an
 // error those that are open are returned, too.
 func (m *Main) openEngines(ctx context.Context, cfg *config.BenchEngine) (engines []*enginebench.Engine, err error) {
 	open := func(name, path string) error {
-		folder, err := openFolder(path)
-		if err != nil {
-			return err
-		}
-		e, err := enginebench.Open(enginebench.Load{
-			Name: name, Folder: folder, Quantization: cfg.Quantization, KVCacheDType: cfg.KVCacheDType, Threads: cfg.Threads,
-			MaxNumSeqs: cfg.MaxNumSeqs(), MaxTokens: cfg.MaxTokens(), MaxModelLen: cfg.ContextLength(),
-		})
-		if err == nil {
-			engines = append(engines, e)
-		}
-		return cmp.Or(err, ctx.Err())
+		more, err := openModel(ctx, cfg, name, path)
+		engines = append(engines, more...)
+		return err
 	}
-	for _, path := range cfg.Models {
-		if err := open(filepath.Base(path), path); err != nil {
+	for _, given := range cfg.Models {
+		path, err := m.localModel(ctx, given)
+		if err == nil {
+			err = open(filepath.Base(given), path)
+		}
+		if err != nil {
 			return engines, err
 		}
 	}
@@ -100,6 +98,38 @@ func (m *Main) openEngines(ctx context.Context, cfg *config.BenchEngine) (engine
 		err = open(understudy.Name, "")
 	}
 	return engines, err
+}
+
+// openModel opens a model once for each quantization. On an error those that are open
+// are returned, too.
+func openModel(ctx context.Context, cfg *config.BenchEngine, name, path string) (engines []*enginebench.Engine, err error) {
+	folder, err := openFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, quantization := range cfg.Quantization {
+		e, err := enginebench.Open(enginebench.Load{
+			Name: name, Folder: folder, Quantization: quantization, KVCacheDType: cfg.KVCacheDType, Threads: cfg.Threads,
+			MaxNumSeqs: cfg.MaxNumSeqs(), MaxTokens: cfg.MaxTokens(), MaxModelLen: cfg.ContextLength(),
+		})
+		if err != nil {
+			return engines, err
+		}
+		if engines = append(engines, e); ctx.Err() != nil {
+			return engines, errors.New("interrupted before anything was measured")
+		}
+	}
+	return engines, nil
+}
+
+// localModel returns where a model is on disk, fetching what is missing of one of a hub.
+func (m *Main) localModel(ctx context.Context, given string) (string, error) {
+	name, ok := hubName(given)
+	if !ok {
+		return given, nil
+	}
+	got, err := m.fetch(ctx, name, hub.Options{Check: isServable})
+	return got.Path, err
 }
 
 // withRandom calls use with a file of random weights, which is gone afterwards: what

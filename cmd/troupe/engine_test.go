@@ -34,9 +34,30 @@ func TestBenchEngine(t *testing.T) {
 			require.Positive(t, s.Min)
 			require.True(t, s.Min <= s.Median && s.Median <= s.Max)
 			require.Equal(t, row.Kind == "decode", row.BandwidthShare > 0)
+			require.Equal(t, row.Kind == "decode", row.KVBytes > 0)
 		}
 	}
+	random := r.Engines[1].Rows
+	const position = 2 * 12 * 768 * 2 // key and value, layers, elements of each, bytes
+	require.InDelta(t, position*(6+7)/2., random[1].KVBytes, 1, "the steps see 6 and 7 positions")
+	require.Greater(t, random[2].KVBytes, 3*random[1].KVBytes-1, "three sequences, of which some decode while others prefill")
 	require.InEpsilon(t, 85e6*18/32+24.6e6*34/32, r.Engines[1].DecodeBytes, 0.02, "the table is the output matrix, in eight bits")
+}
+
+// A model of a hub is fetched, and measured as it is and quantised.
+func TestBenchEngineOfAHubByQuantization(t *testing.T) {
+	_, env := hubOf(t)
+	args := []string{"bench", "engine", "troupe/understudy", "--quantization", "none,q8_0", "--prefill", "3", "--decode", "1", "--context", "3",
+		"--tokens", "1", "--repetitions", "1", "--read-mib", "1", "--json", "-"}
+	code, stdout, stderr := executeIn(env, nil, args...)
+	require.Equal(t, exitOK, code, stderr)
+	require.Contains(t, stderr, "Fetching troupe/understudy: model.safetensors")
+	var r enginebench.Report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+	require.Len(t, r.Engines, 2)
+	require.Equal(t, "bfloat16", r.Engines[0].Types)
+	require.Contains(t, r.Engines[1].Types, "q8_0")
+	require.Less(t, r.Engines[1].DecodeBytes, r.Engines[0].DecodeBytes)
 }
 
 func TestBenchEngineWithoutAModel(t *testing.T) {

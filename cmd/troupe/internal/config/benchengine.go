@@ -10,13 +10,13 @@ import (
 
 // BenchEngine is the settings of `troupe bench engine`.
 type BenchEngine struct {
-	Models []string `arg:"" optional:"" name:"MODEL" help:"Model folders and GGUF files; the embedded model if neither these nor --shape are given."`
+	Models []string `arg:"" optional:"" name:"MODEL" help:"Model folders, GGUF files and names of a hub; the embedded model if neither these nor --shape are given."`
 	Shape  []string `placeholder:"SHAPE" help:"Also measure models of these shapes with random weights, written to files that are deleted afterwards: 110m, 1.1b, 3b, 8b, 14b, 32b, 70b."`
 	Type   []string `default:"q8_0" placeholder:"TYPE" help:"Types of random weights: bf16, f16, q8_0, q4_0."`
 
-	Quantization string `enum:",q8_0,q4_0" default:"" placeholder:"TYPE" help:"Quantise weights at load, as troupe serve does."`
-	KVCacheDType string `name:"kv-cache-dtype" default:"auto" placeholder:"TYPE" help:"Type of keys and values, as for troupe serve."`
-	Threads      int    `default:"0" help:"Threads; 0 = one per core."`
+	Quantization []string `enum:"none,q8_0,q4_0" default:"none" placeholder:"TYPE" help:"What weights are quantised to at load, as by troupe serve; of several, each model is measured with each."`
+	KVCacheDType string   `name:"kv-cache-dtype" default:"auto" placeholder:"TYPE" help:"Type of keys and values, as for troupe serve."`
+	Threads      int      `default:"0" help:"Threads; 0 = one per core."`
 
 	Prefill     []int `default:"128,512" help:"Lengths of prompts to prefill, in tokens."`
 	Decode      []int `default:"1,8,32" help:"Numbers of sequences to decode at once."`

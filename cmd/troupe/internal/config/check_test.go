@@ -152,6 +152,7 @@ func TestClientCommands(t *testing.T) {
 		{"bench engine --prefill 8,999999", "--prefill must be from 1 to 131072, got 999999"},
 		{"bench engine --repetitions 0", "--repetitions must be"},
 		{"bench engine --threads -1", "--threads must be"},
+		{"bench engine a --quantization none,q4_0", ""},
 		{"bench engine --shape 2b", `--shape: there is no shape "2b": the shapes are 110m`},
 		{"bench engine --type q2_k", "--type: random weights cannot be of type"},
 		{"bench model out.gguf", ""},

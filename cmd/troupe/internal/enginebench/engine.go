@@ -32,6 +32,7 @@ type Engine struct {
 	Loading time.Duration // from opening to a warm runner
 
 	backend *cpu.Backend
+	model   *model.Model
 	runner  *model.Runner
 	config  scheduler.Config
 	random  *rand.Rand
@@ -52,25 +53,34 @@ func Open(l Load) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{Name: l.Name, backend: backend, random: rand.New(rand.NewPCG(1, 2)), done: make(chan stepEnd, 1)}
-	m, err := model.Load(l.Folder, model.Options{
+	e.model, err = model.Load(l.Folder, model.Options{
 		Backend: backend, Quantization: l.Quantization, KVCacheDType: l.KVCacheDType, MaxModelLen: l.MaxModelLen,
 		MaxNumSeqs: l.MaxNumSeqs, MaxNumBatchedTokens: l.MaxTokens, GenerationConfig: "vllm",
 	})
 	if err == nil {
-		e.runner, err = m.NewRunner()
+		e.runner, err = e.model.NewRunner()
 	}
 	if err == nil {
 		err = e.runner.WarmUp()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", l.Name, err), e.Close())
+		return nil, errors.Join(l.explain(err), e.Close())
 	}
-	e.Spec, e.Loading, e.Weights = e.runner.Spec(), time.Since(start), m.DecodeBytes()
+	e.Spec, e.Loading, e.Weights = e.runner.Spec(), time.Since(start), e.model.DecodeBytes()
 	e.config = scheduler.Config{
 		MaxNumSeqs: l.MaxNumSeqs, MaxNumBatchedTokens: l.MaxTokens, MaxModelLen: e.Spec.MaxModelLen, EnableChunkedPrefill: true,
 		NumBlocks: e.Spec.NumBlocks, BlockSize: e.Spec.BlockSize,
 	}
 	return e, nil
+}
+
+// explain says what is behind a context length for which there is no flag here.
+func (l *Load) explain(err error) error {
+	var coded *infer.Error
+	if errors.As(err, &coded) && coded.Param == "max_model_len" {
+		return fmt.Errorf("%s: --prefill, --decode, --context and --tokens need a context of %d tokens: %w", l.Name, l.MaxModelLen, err)
+	}
+	return fmt.Errorf("%s: %w", l.Name, err)
 }
 
 // Close frees the model.
@@ -96,32 +106,45 @@ func (e *Engine) Prefill(tokens int) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// Decode prefills so many sequences with prompts of so many tokens each, and returns
+// Decoding is what a measurement of decode steps found.
+type Decoding struct {
+	Took    time.Duration
+	KVBytes int64 // of keys and values that all steps read
+}
+
+// Decode prefills so many sequences with prompts of so many tokens each, and measures
 // how long it takes from there to draw so many tokens for each of them.
-func (e *Engine) Decode(sequences, context, tokens int) (time.Duration, error) {
+func (e *Engine) Decode(sequences, context, tokens int) (d Decoding, err error) {
 	r, err := e.begin(sequences, context)
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	for r.numStarted < sequences {
 		if err := r.step(); err != nil {
-			return 0, err
+			return d, err
 		}
 	}
+	r.kvBytes = 0
 	start := time.Now()
 	for range tokens {
 		if err := r.step(); err != nil {
-			return 0, err
+			return d, err
+		}
+		if r.stepSize != sequences {
+			return d, fmt.Errorf("the KV cache of %d tokens does not hold %d sequences: a step decoded %d of them: lower --decode, --context or --tokens",
+				e.config.NumBlocks*e.config.BlockSize, sequences, r.stepSize)
 		}
 	}
-	return time.Since(start), nil
+	return Decoding{Took: time.Since(start), KVBytes: r.kvBytes}, nil
 }
 
 // run is a measurement: a scheduler of its own, so that no prefix is known.
 type run struct {
 	engine     *Engine
 	scheduler  *scheduler.Scheduler
-	numStarted int // sequences that have drawn a token
+	numStarted int   // sequences that have drawn a token
+	stepSize   int   // tokens in the latest step
+	kvBytes    int64 // of keys and values that steps have read
 }
 
 // begin returns a run in which sequences of random prompts wait. They draw tokens for
@@ -152,6 +175,11 @@ func (r *run) step() error {
 	plan := r.scheduler.Schedule()
 	if plan == nil {
 		return errors.New("the sequences ended before the measurement did")
+	}
+	r.stepSize = plan.NumTokens
+	for i := range plan.Sequences {
+		s := &plan.Sequences[i]
+		r.kvBytes += r.engine.model.KVReadBytes(s.StartPos + len(s.TokenIDs))
 	}
 	r.engine.runner.Launch(plan, func(result *infer.StepResult, err error) { r.engine.done <- stepEnd{result, err} })
 	end := <-r.engine.done

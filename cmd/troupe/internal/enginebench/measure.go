@@ -49,8 +49,11 @@ type Row struct {
 	Kind            string  `json:"kind"` // "prefill" or "decode"
 	Size            int     `json:"size"`
 	TokensPerSecond *Spread `json:"tokens_per_second"`
-	// BandwidthShare is the bytes of weights that a second of decoding reads over
-	// those that plain reading does, median over median; 0 for a prefill.
+	// KVBytes is how many bytes of keys and values a decode step reads, besides the
+	// weights; the mean over a measurement's steps.
+	KVBytes float64 `json:"kv_bytes_per_step"`
+	// BandwidthShare is the bytes of weights, keys and values that a second of decoding
+	// reads over those that plain reading does, median over median; 0 for a prefill.
 	BandwidthShare float64 `json:"bandwidth_share"`
 }
 
@@ -114,7 +117,8 @@ func (e *Engine) result(p *Plan) Result {
 
 // turn measures every row of an engine once; turn 0 warms up.
 func (r *Report) turn(ctx context.Context, e *Engine, turn, engine int, p *Plan) error {
-	for _, row := range r.Engines[engine].Rows {
+	for i := range r.Engines[engine].Rows {
+		row := &r.Engines[engine].Rows[i]
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -124,8 +128,9 @@ func (r *Report) turn(ctx context.Context, e *Engine, turn, engine int, p *Plan)
 		if row.Kind == "prefill" {
 			took, err = e.Prefill(row.Size)
 		} else {
-			took, err = e.Decode(row.Size, p.Context, p.Tokens)
-			tokens *= p.Tokens
+			var d Decoding
+			d, err = e.Decode(row.Size, p.Context, p.Tokens)
+			took, tokens, row.KVBytes = d.Took, tokens*p.Tokens, float64(d.KVBytes)/float64(p.Tokens)
 		}
 		if err != nil {
 			return fmt.Errorf("%s, %s of %d: %w", e.Name, row.Kind, row.Size, err)
@@ -144,7 +149,7 @@ func (r *Report) share() {
 		for j := range e.Rows {
 			if row := &e.Rows[j]; row.Kind == "decode" && r.Bandwidth.Median > 0 {
 				steps := row.TokensPerSecond.Median / float64(row.Size)
-				row.BandwidthShare = steps * float64(e.DecodeBytes) / r.Bandwidth.Median
+				row.BandwidthShare = steps * (float64(e.DecodeBytes) + row.KVBytes) / r.Bandwidth.Median
 			}
 		}
 	}

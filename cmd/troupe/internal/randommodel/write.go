@@ -3,6 +3,7 @@ package randommodel
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,18 +18,21 @@ import (
 const alignment = 32
 
 // WriteFile writes a file of the shape whose matrices are of type t. The same
-// arguments give the same bytes.
-func WriteFile(path string, s Shape, t gguf.Type, seed uint64) (err error) {
-	f, err := os.Create(path)
+// arguments give the same bytes. The file appears when it is whole.
+func WriteFile(path string, s Shape, t gguf.Type, seed uint64) error {
+	part := path + ".part"
+	f, err := os.Create(part)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	return Write(f, s, t, seed)
+	err = errors.Join(Write(f, s, t, seed), f.Close())
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return nil
 }
 
 // Write writes what WriteFile does.
