@@ -246,9 +246,6 @@ func (l *loader) held(items []item) (held, error) {
 			d := l.heldAs(it, t)
 			h.elements[d] += int64(t.Rows) * int64(t.Cols)
 			h.quantised = h.quantised || isQuantised(d) && !isQuantised(t.DType)
-			if d == compute.Q5_K || d == compute.Q6_K {
-				d = compute.Q8_0 // a byte per integer
-			}
 			n := int64(t.Rows) * int64(d.RowBytes(t.Cols))
 			h.bytes += n
 			if it.role == vocabulary {

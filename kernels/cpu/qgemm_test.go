@@ -196,6 +196,16 @@ func TestLoadQRow(t *testing.T) {
 	}
 }
 
+// Packed weights take no more memory than their blocks, but for scales of six bits.
+func TestQTileBytes(t *testing.T) {
+	const cols = 4096
+	for _, typ := range quantTypes {
+		blocks, packed := cpu.TileRows*typ.RowBytes(cols), cpu.QTileBytes(typ, cols)
+		require.GreaterOrEqual(t, packed, blocks, typ)
+		require.LessOrEqual(t, float64(packed), 1.03*float64(blocks), typ)
+	}
+}
+
 func TestQRow(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	x := normal(r, 32*12)

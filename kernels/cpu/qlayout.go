@@ -13,27 +13,35 @@ import (
 //
 //	8 bits   [cols/4][row][4]: of every four columns, a lane per row
 //	4 bits   [cols/8][row][4]: of every eight columns, the first four in the low halves
+//	5, 6     per 32 columns: the low four bits as above; then what is above them,
+//	         [1][row][4] of eight times a bit or [2][row][4] of four times two bits,
+//	         of every four columns, those of the first ones lowest
 //
 //	Q8_0, Q4_0   per 32 columns: [row] d
 //	Q4_K, Q5_K   per 256 columns: [row] d, [row] dmin, then 8 times [row] scale, [row] min
 //	Q6_K         per 256 columns: [row] d, then 16 times [row] scale
 //
-// d and dmin are halves, scales and mins bytes. Nothing is rounded: Q4_0, Q8_0
-// and Q4_K take what their blocks take, Q5_K and Q6_K take a byte per element.
+// d and dmin are halves, scales and mins bytes. Nothing is rounded, and a tile takes
+// what its blocks take, but for scales and mins of six bits, which take a byte.
 
 // QBlock is the number of columns that kernels take at a time.
 const QBlock = 32
 
-// qwide reports whether a packed element takes a byte, not half of one.
-func qwide(t quant.Type) bool { return t != quant.Q4_0 && t != quant.Q4_K }
+// qbits returns the bits of a packed element.
+func qbits(t quant.Type) int {
+	switch t {
+	case quant.Q4_0, quant.Q4_K:
+		return 4
+	case quant.Q5_K:
+		return 5
+	case quant.Q6_K:
+		return 6
+	}
+	return 8
+}
 
 // qweightBytes returns the bytes of the integers of [QBlock] columns of a tile.
-func qweightBytes(t quant.Type) int {
-	if qwide(t) {
-		return QBlock * TileRows
-	}
-	return QBlock * TileRows / 2
-}
+func qweightBytes(t quant.Type) int { return QBlock * TileRows * qbits(t) / 8 }
 
 // qscaleBytes returns the bytes of the scales of a whole block of a tile.
 func qscaleBytes(t quant.Type) int {
@@ -67,22 +75,29 @@ func PackQRows(tile, src []byte, t quant.Type, cols, lane int) {
 		scales := tile[cols/QBlock*qweightBytes(t)+i*qscaleBytes(t):]
 		for r := range rows {
 			t.Unpack(&b, src[r*rowBytes+i*t.Bytes():])
-			packQuants(quants, b.Q[:t.Elements()], qwide(t), lane+r)
+			packQuants(quants, b.Q[:t.Elements()], qbits(t), lane+r)
 			packScales(scales, &b, t, lane+r)
 		}
 	}
 }
 
 // packQuants writes a block's integers to one lane, [QBlock] columns at a time.
-func packQuants(dst []byte, q []uint8, wide bool, lane int) {
+func packQuants(dst []byte, q []uint8, bits, lane int) {
 	for ; len(q) >= QBlock; q = q[QBlock:] {
-		if wide {
-			packWide((*[512]byte)(dst), (*[QBlock]uint8)(q), lane)
-			dst = dst[512:]
-		} else {
-			packNarrow((*[256]byte)(dst), (*[QBlock]uint8)(q), lane)
-			dst = dst[256:]
+		block := (*[QBlock]uint8)(q)
+		switch bits {
+		case 4:
+			packNarrow((*[256]byte)(dst), block, lane)
+		case 5:
+			packNarrow((*[256]byte)(dst), block, lane)
+			packFifth((*[64]byte)(dst[256:]), block, lane)
+		case 6:
+			packNarrow((*[256]byte)(dst), block, lane)
+			packFifthAndSixth((*[128]byte)(dst[256:]), block, lane)
+		default:
+			packWide((*[512]byte)(dst), block, lane)
 		}
+		dst = dst[QBlock*TileRows*bits/8:]
 	}
 }
 
@@ -96,8 +111,28 @@ func packWide(dst *[512]byte, q *[QBlock]uint8, lane int) {
 func packNarrow(dst *[256]byte, q *[QBlock]uint8, lane int) {
 	at := lane % TileRows * 4
 	for i := range 4 {
-		v := binary.LittleEndian.Uint64(q[8*i:])
+		v := binary.LittleEndian.Uint64(q[8*i:]) & 0x0f0f0f0f0f0f0f0f
 		binary.LittleEndian.PutUint32(dst[i*TileRows*4+at:], uint32(v)|uint32(v>>32)<<4)
+	}
+}
+
+// packFifth packs the fifth bits of 32 columns: bit i is that of the i-th four.
+func packFifth(dst *[64]byte, q *[QBlock]uint8, lane int) {
+	var bits uint32
+	for i := range 8 {
+		bits |= binary.LittleEndian.Uint32(q[4*i:]) >> 4 & 0x01010101 << i
+	}
+	binary.LittleEndian.PutUint32(dst[lane%TileRows*4:], bits)
+}
+
+// packFifthAndSixth packs the two bits above the low four, of 16 columns at a time.
+func packFifthAndSixth(dst *[128]byte, q *[QBlock]uint8, lane int) {
+	for half := range 2 {
+		var bits uint32
+		for i := range 4 {
+			bits |= binary.LittleEndian.Uint32(q[16*half+4*i:]) >> 4 & 0x03030303 << (2 * i)
+		}
+		binary.LittleEndian.PutUint32(dst[half*TileRows*4+lane%TileRows*4:], bits)
 	}
 }
 
@@ -138,18 +173,29 @@ func (c *qcolumn) load(tile []byte, t quant.Type, cols, block int) {
 // loadRow is load for one row of a tile of blocks blocks.
 func (c *qcolumn) loadRow(tile []byte, t quant.Type, blocks, block, row int) {
 	weights := tile[block*qweightBytes(t):][:qweightBytes(t)]
-	if qwide(t) {
-		for k := range QBlock {
-			c.q[k][row] = weights[(k/4*TileRows+row)*4+k%4]
-		}
-	} else {
-		for k := range QBlock {
-			c.q[k][row] = weights[(k/8*TileRows+row)*4+k%4] >> (k / 4 % 2 * 4) & 15
-		}
+	for k := range QBlock {
+		c.q[k][row] = qinteger(weights, t, k, row)
 	}
 	perBlock := t.Elements() / QBlock
 	scales := tile[blocks*qweightBytes(t)+block/perBlock*qscaleBytes(t):]
 	c.loadScale(scales, t, block%perBlock, row)
+}
+
+// qinteger returns the integer of a row in the k-th of [QBlock] columns.
+func qinteger(weights []byte, t quant.Type, k, row int) uint8 {
+	at, step := row*4+k%4, k/4
+	if qbits(t) == 8 {
+		return weights[step*TileRows*4+at]
+	}
+	q := weights[step/2*TileRows*4+at] >> (step % 2 * 4) & 15
+	high := weights[QBlock*TileRows/2:]
+	switch qbits(t) {
+	case 5:
+		q |= high[at] >> step & 1 << 4
+	case 6:
+		q |= high[step/4*TileRows*4+at] >> (step % 4 * 2) & 3 << 4
+	}
+	return q
 }
 
 // loadScale sets the scales of one row from those of its whole block, of which

@@ -12,6 +12,7 @@ import "fmt"
 //	CX              offset in every tile of the block's integers
 //	R13             offset of the block's scales
 //	R15             offset of the scales' scale, of types with two levels
+//	R14             where R13 will be when R15 has to move on
 //	DX              integers of the panel, then output rows
 //	R12             what else the panel has for the block, then the distance of output rows
 
@@ -27,26 +28,25 @@ const (
 // qformat is a type of quantised weights.
 type qformat struct {
 	name    string
-	wide    bool // a byte per integer, not half of one
+	bits    int  // per integer
 	signed  bool // integers are 128 above what they stand for
 	scaling scaling
 }
 
 var qformats = []qformat{
-	{"Q8", true, true, oneScale},
-	{"Q4", false, false, oneScale},
-	{"Q4K", false, false, scaleMin},
-	{"Q5K", true, false, scaleMin},
-	{"Q6K", true, false, halfBlock},
+	{"Q8", 8, true, oneScale},
+	{"Q4", 4, false, oneScale},
+	{"Q4K", 4, false, scaleMin},
+	{"Q5K", 5, false, scaleMin},
+	{"Q6K", 6, false, halfBlock},
 }
 
+// wide reports whether an integer takes a byte; of others, the low four bits of two
+// share one.
+func (q qformat) wide() bool { return q.bits == 8 }
+
 // bytes returns the bytes of a block's integers in a tile.
-func (q qformat) bytes() int {
-	if q.wide {
-		return 512
-	}
-	return 256
-}
+func (q qformat) bytes() int { return 64 * q.bits }
 
 // side returns the words per block and column that go with the panel.
 func (q qformat) side() int {
@@ -147,10 +147,16 @@ func (k *qkernel) constants() {
 		k.op("VPBROADCASTD", "X0", reg)
 	}
 	switch {
-	case !k.wide:
+	case !k.wide():
 		set("0x0f0f0f0f", k.mask())
 	case k.signed && !k.evex:
 		set("0x80808080", k.mask())
+	}
+	switch k.bits {
+	case 5:
+		set("0x10101010", k.upper())
+	case 6:
+		set("0x30303030", k.upper())
 	}
 	if !k.evex {
 		set("0x00010001", k.ones())
@@ -176,8 +182,7 @@ func (k *qkernel) group() {
 	k.op("XORQ", "CX", "CX")
 	k.op("MOVQ", "QGemm_end(DI)", "R13")
 	if k.scaling != oneScale {
-		k.op("MOVQ", "R13", "R15")
-		k.op("ADDQ", imm(k.header()), "R13")
+		k.nextScales()
 	}
 	k.op("PCALIGN", imm(32))
 	k.label(name + "block")
@@ -187,10 +192,9 @@ func (k *qkernel) group() {
 	k.op("ADDQ", imm(32*k.nr), "DX")
 	k.op("ADDQ", imm(4*k.side()*k.nr), "R12")
 	if k.scaling != oneScale {
-		k.op("TESTQ", imm(8*k.bytes()-1), "CX")
-		k.op("JNZ", name+"block")
-		k.op("MOVQ", "R13", "R15")
-		k.op("ADDQ", imm(k.header()), "R13")
+		k.op("CMPQ", "R13", "R14")
+		k.op("JNE", name+"block")
+		k.nextScales()
 	}
 	k.op("CMPQ", "CX", "QGemm_end(DI)")
 	k.op("JNE", name+"block")
@@ -199,6 +203,13 @@ func (k *qkernel) group() {
 	k.op("SUBQ", imm(k.tiles), "R11")
 	k.op("JMP", name)
 	k.label(name + "end")
+}
+
+// nextScales moves on to the scales of the next 256 columns.
+func (k *qkernel) nextScales() {
+	k.op("MOVQ", "R13", "R15")
+	k.op("ADDQ", imm(k.header()), "R13")
+	k.op("LEAQ", mem(8*32, "R13"), "R14")
 }
 
 // header returns the bytes of halves before the bytes of two levels of scales.
@@ -230,7 +241,7 @@ func (k *qkernel) block() {
 
 // stepsPerLoad is how many steps a vector of integers is for.
 func (k *qkernel) stepsPerLoad() int {
-	if k.wide {
+	if k.wide() {
 		return 1
 	}
 	return 2
@@ -274,6 +285,9 @@ func (k *qkernel) integers(tile, step, part int) string {
 // prefetch asks for what a tile needs some blocks later: fewer tiles, further ahead.
 func (k *qkernel) prefetch(tile, step int) {
 	k.op("PREFETCHT0", mem(4096/k.tiles+64*(step/k.stepsPerLoad()), tileRegs[tile])+"(CX*1)")
+	if lines := k.bits - 4; !k.wide() && step/2 < lines {
+		k.op("PREFETCHT0", mem(4096/k.tiles+256+64*(step/2), tileRegs[tile])+"(CX*1)")
+	}
 }
 
 // stepsVNNI adds the products of the steps of one load.
@@ -282,10 +296,11 @@ func (k *qkernel) stepsVNNI(step int) {
 	for tile := range k.tiles {
 		k.prefetch(tile, step)
 		k.op("VMOVDQU32", k.integers(tile, step, 0), low(tile))
-		if !k.wide {
+		if !k.wide() {
 			k.op("VPSRLW", imm(4), low(tile), high(tile))
 			k.op("VPANDD", k.mask(), low(tile), low(tile))
 			k.op("VPANDD", k.mask(), high(tile), high(tile))
+			k.addUpper(upperBits{tile: tile, step: step, temp: 2 * k.tiles}, low(tile), high(tile))
 		}
 	}
 	for i, w := range []func(int) string{low, high}[:k.stepsPerLoad()] {
@@ -313,10 +328,11 @@ func (k *qkernel) stepsAVX2(step int) {
 		for part := range k.parts {
 			k.op("VMOVDQU", k.integers(tile, step, part), low)
 			switch {
-			case !k.wide:
+			case !k.wide():
 				k.op("VPSRLW", imm(4), low, high)
 				k.op("VPAND", k.mask(), low, low)
 				k.op("VPAND", k.mask(), high, high)
+				k.addUpper(upperBits{tile: tile, step: step, part: part, temp: 4}, low, high)
 			case k.signed:
 				k.op("VPXOR", k.mask(), low, low)
 				k.op("VPABSB", low, high)
