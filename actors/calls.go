@@ -12,22 +12,25 @@ import (
 	"github.com/troupe-llm/troupe/tokenizer"
 )
 
-// grammar compiles what the output of a request has to be like; nil = anything.
-func (e *Engine) grammar(ctx context.Context, req *infer.Request) (infer.Grammar, *infer.Error) {
+// grammar compiles what the output of a request has to be like; nil = anything. It
+// returns what it was made of, too.
+func (e *Engine) grammar(ctx context.Context, req *infer.Request) (infer.Grammar, form, *infer.Error) {
 	use := req.Tools
 	answer := answerSchema(req.Structured)
 	if use == nil || !use.Forced && (answer == nil || !e.enforceable()) {
-		return e.grammars.compile(ctx, req.Structured)
+		g, err := e.grammars.compile(ctx, req.Structured)
+		return g, form{Structured: req.Structured}, err
 	}
-	form, err := toolcall.Grammar(e.callFormat(use), toolsOf(use), toolcall.Choice{Name: use.Name}, !use.Single)
+	calls, err := toolcall.Grammar(e.callFormat(use), toolsOf(use), toolcall.Choice{Name: use.Name}, !use.Single)
 	if err != nil {
-		return nil, infer.AsError(err)
+		return nil, form{}, infer.AsError(err)
 	}
-	frame := frameOf(&form, use)
+	frame := frameOf(&calls, use)
 	if !use.Forced {
 		frame.Answer = &grammar.FramedValue{Schema: answer, Param: req.Structured.Param, Path: req.Structured.Path}
 	}
-	return e.grammars.compileFrame(ctx, frame)
+	g, compileErr := e.grammars.compileFrame(ctx, frame)
+	return g, form{Frame: frame}, compileErr
 }
 
 // answerSchema returns the schema of an answer in JSON beside which calls can be told

@@ -10,7 +10,8 @@
 //	│                    watchdog.go); who broke a step (blame.go)
 //	├─ ProxyActor        one per device of another node, in the place of its batcher
 //	│                    (proxy.go, remotes.go, wire.go)
-//	├─ SessionActor      one per front of another node and device of this one (session.go)
+//	├─ SessionActor      one per front of another node and device of this one (session.go,
+//	│                    host.go, form.go)
 //	└─ RequestActor      one per request: ends the stream, books it (request.go)
 //	   └─ SequenceActor  one per prompt and choice: its tokens and its text
 //	                     (sequence.go, transcript.go); thoughts, answer and calls told

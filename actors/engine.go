@@ -47,6 +47,7 @@ func NewEngine(c Config) (*Engine, error) {
 		e.fitContext(slot.device.runner.Spec())
 	}
 	e.env = newEnvironment(&e.config, newSystem(c.Logger))
+	e.env.compileForm = e.fromWireForm
 	if len(slots) > 0 {
 		e.env.numSpecTokens = slots[0].device.runner.Spec().NumSpecTokens
 	}

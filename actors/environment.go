@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,8 @@ type environment struct {
 	cluster   *membership                     // nil = the engine is in none
 	devices   atomic.Pointer[[]*BatcherReady] // those of this node that live, for lookers-on
 	vocabSize int
+	// compileForm compiles a grammar of another node's sequence; see Engine.fromWireForm.
+	compileForm func(context.Context, []byte) (infer.Grammar, *infer.Error)
 
 	goodSteps atomic.Uint64 // steps that ended well, of all batchers
 	failures  atomic.Uint64 // batchers that died

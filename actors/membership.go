@@ -132,9 +132,7 @@ func (e *Engine) addDemands(j *job) {
 		}
 		n := len(s.prompt.tokenIDs)
 		s.demand = &cluster.Demand{
-			Model: m.model, NumTokens: n, MaxNumTokens: n + s.params.MaxTokens, Prefixes: prefixes,
-			LocalOnly: s.params.Grammar != nil, // compiled, it does not cross
-		}
+			Model: m.model, NumTokens: n, MaxNumTokens: n + s.params.MaxTokens, Prefixes: prefixes}
 	}
 }
 

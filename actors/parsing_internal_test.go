@@ -313,7 +313,7 @@ func TestFormsOfAnswersThatMayCall(t *testing.T) {
 	use := &infer.ToolUse{Tools: []infer.Tool{{Name: "f", Parameters: []byte(`{"$dynamicRef":"#x"}`)}}}
 	object := &infer.StructuredOutput{Param: "response_format", JSONObject: true}
 	begins := func(req *infer.Request) string {
-		g, err := e.grammar(t.Context(), req)
+		g, _, err := e.grammar(t.Context(), req)
 		require.Nil(t, err)
 		if g == nil {
 			return "anything"

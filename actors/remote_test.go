@@ -113,6 +113,8 @@ func completions(n int) []*infer.Request {
 			r.Sampling.NumLogprobs, r.Sampling.NumPromptLogprobs = 2, 1
 		case 3:
 			r.Sampling.Temperature = 1
+		case 0:
+			r.Structured = &infer.StructuredOutput{Param: "structured_outputs", Choice: []string{"abracadabra", "hocus pocus"}}
 		}
 		requests = append(requests, r)
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"strconv"
 	"sync"
 
@@ -36,12 +37,14 @@ type SessionActor struct {
 // relay stands for a front's sequence before the batcher. It is no actor: it only
 // puts what it gets into the session's outbox.
 type relay struct {
-	outbox *outbox
-	seqID  uint64      // the front's
-	id     infer.SeqID // the batcher's
-	pid    *actor.PID
-	place  *place
-	ended  bool // had its terminal answer
+	outbox    *outbox
+	seqID     uint64      // the front's
+	id        infer.SeqID // the batcher's
+	pid       *actor.PID
+	place     *place
+	numTokens int    // output tokens that it came with
+	ended     bool   // had its terminal answer
+	cancel    func() // gives up the compilation of its form; nil = the batcher has it
 }
 
 var _ actor.Process = (*relay)(nil)
@@ -102,6 +105,8 @@ func (s *SessionActor) Receive(c actor.Context) {
 		s.start(c)
 	case *clusterpb.ToWorker:
 		s.receive(c, m)
+	case *formCompiled:
+		s.formCompiled(c, m)
 	case *flushOutbox:
 		s.flush(c)
 	case *sessionBeat:
@@ -184,8 +189,8 @@ func (s *SessionActor) receive(c actor.Context, m *clusterpb.ToWorker) {
 	case *clusterpb.ToWorker_Add:
 		s.add(c, m.Add)
 	case *clusterpb.ToWorker_Abort:
-		if r := s.relays[m.Abort.GetSeqId()]; r != nil && s.alive {
-			c.Send(s.batcher.PID, &AbortSequence{SeqID: r.id})
+		if r := s.relays[m.Abort.GetSeqId()]; r != nil {
+			s.abort(c, r)
 		}
 	}
 }
@@ -197,13 +202,10 @@ func (s *SessionActor) add(c actor.Context, w *clusterpb.AddSequence) {
 	}
 	m, err := s.env.fromWire(w, s.batcher.device.spec.VocabSize, s.env.clock())
 	if err != nil {
-		s.sendOutputs([]*clusterpb.SequenceOutput{{
-			SeqId: w.GetSeqId(), NumOutputTokens: uint32(len(w.GetOutputTokenIds())), FinishReason: uint32(infer.FinishError),
-			Details: &clusterpb.OutputDetails{Error: wireError(err), Stamps: w.GetStamps()},
-		}})
+		s.refuse(w.GetSeqId(), len(w.GetOutputTokenIds()), err)
 		return
 	}
-	r := &relay{outbox: &s.outbox, seqID: w.GetSeqId(), id: s.env.nextSeqID(), place: s.env.admission.enter(len(m.PromptTokenIDs))}
+	r := &relay{outbox: &s.outbox, seqID: w.GetSeqId(), id: s.env.nextSeqID(), place: s.env.admission.enter(len(m.PromptTokenIDs)), numTokens: len(m.OutputTokenIDs)}
 	registry := s.env.root.ActorSystem().ProcessRegistry
 	r.pid, _ = registry.Add(r, "relay$"+strconv.FormatUint(uint64(r.id), 10))
 	r.place.seat(s.batcher.seat)
@@ -214,7 +216,57 @@ func (s *SessionActor) add(c actor.Context, w *clusterpb.AddSequence) {
 	if w.GetAccount() && s.env.breakdown {
 		m.account = new(metrics.Account)
 	}
+	if len(w.GetForm()) > 0 {
+		s.compile(c, r, m, w.GetForm())
+		return
+	}
 	c.Send(s.batcher.PID, m)
+}
+
+// refuse answers for a sequence that the batcher never gets.
+func (s *SessionActor) refuse(id uint64, numTokens int, err *infer.Error) {
+	s.sendOutputs([]*clusterpb.SequenceOutput{{
+		SeqId: id, NumOutputTokens: uint32(numTokens), FinishReason: uint32(infer.FinishError),
+		Details: &clusterpb.OutputDetails{Error: wireError(err), Stamps: &clusterpb.Stamps{}},
+	}})
+}
+
+// compile has a sequence's grammar made on a goroutine. The batcher gets it with that.
+func (s *SessionActor) compile(c actor.Context, r *relay, m *AddSequence, form []byte) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	env, self := s.env, c.Self()
+	env.cluster.links.Go(func() {
+		defer cancel()
+		grammar, err := env.compileForm(ctx, form)
+		env.root.Send(self, &formCompiled{relay: r, add: m, grammar: grammar, err: err})
+	})
+}
+
+func (s *SessionActor) formCompiled(c actor.Context, m *formCompiled) {
+	r := m.relay
+	switch {
+	case r.ended: // it was aborted meanwhile
+	case m.err != nil:
+		s.refuse(r.seqID, len(m.add.OutputTokenIDs), m.err)
+		s.forget(r)
+		s.stopIfDone(c)
+	default:
+		r.cancel = nil
+		m.add.Params.Grammar = m.grammar
+		c.Send(s.batcher.PID, m.add)
+	}
+}
+
+// abort has the batcher forget a sequence, or forgets one that it has not got yet:
+// nobody but the front waits for the answer, which has finished with it.
+func (s *SessionActor) abort(c actor.Context, r *relay) {
+	if r.cancel == nil {
+		c.Send(s.batcher.PID, &AbortSequence{SeqID: r.id})
+		return
+	}
+	s.refuse(r.seqID, r.numTokens, infer.Errorf(infer.CodeUnavailable, "", "The request was given up."))
+	s.forget(r)
 }
 
 // flush sends what the batcher has said.
@@ -248,6 +300,9 @@ func (s *SessionActor) forget(r *relay) {
 		return
 	}
 	r.ended = true
+	if r.cancel != nil {
+		r.cancel()
+	}
 	delete(s.relays, r.seqID)
 	s.env.root.ActorSystem().ProcessRegistry.Remove(r.pid)
 	r.place.release()
@@ -269,7 +324,7 @@ func (s *SessionActor) close(c actor.Context, reason string) {
 	}
 	if s.alive {
 		for _, r := range s.relays {
-			c.Send(s.batcher.PID, &AbortSequence{SeqID: r.id})
+			s.abort(c, r)
 		}
 	}
 	s.stopIfDone(c)
@@ -303,80 +358,4 @@ func (s *SessionActor) release(c actor.Context) {
 		s.forget(r)
 	}
 	c.Unwatch(s.batcher.PID)
-}
-
-// hostSession asks for a session. Sender: the goroutine of its stream.
-type hostSession struct {
-	session *cluster.Session
-	answer  chan hostAnswer // capacity 1
-}
-
-// hostAnswer is the session's actor, or why there is none.
-type hostAnswer struct {
-	pid    *actor.PID
-	reason string
-}
-
-// drainSessions tells all fronts that this node shuts down. Sender: Engine.Drain.
-type drainSessions struct{}
-
-// host returns what serves a session's stream: it has the supervisor spawn an actor
-// and brings it all that comes.
-func (e *environment) host(supervisor *actor.PID) func(*cluster.Session) {
-	return func(s *cluster.Session) {
-		m := &hostSession{session: s, answer: make(chan hostAnswer, 1)}
-		e.root.Send(supervisor, m)
-		answer := hostAnswer{reason: "the node shuts down"}
-		select {
-		case answer = <-m.answer:
-		case <-e.cluster.gone:
-		}
-		pid := answer.pid
-		if pid == nil {
-			s.Refuse(answer.reason)
-			return
-		}
-		err := s.Run(func(m *clusterpb.ToWorker) { e.root.Send(pid, m) })
-		e.root.Send(pid, &linkEnded{err: err})
-	}
-}
-
-// hostSession spawns the actor of a session, if the device is there.
-func (s *SupervisorActor) hostSession(c actor.Context, m *hostSession) {
-	batcher, reason := s.hostable(m.session.Open)
-	if batcher == nil {
-		m.answer <- hostAnswer{reason: reason}
-		return
-	}
-	spec := batcher.device.spec
-	session := &SessionActor{env: s.env, session: m.session, batcher: batcher}
-	session.limits.MaxNumSeqs, session.limits.MaxModelLen = uint32(s.config.Scheduler.MaxNumSeqs), uint32(s.config.Model.MaxModelLen)
-	session.limits.NumBlocks, session.limits.BlockSize = uint32(spec.NumBlocks), uint32(spec.BlockSize)
-	pid := c.SpawnPrefix(actor.PropsFromProducer(func() actor.Actor { return session }), "session")
-	s.sessions = append(s.sessions, pid)
-	m.answer <- hostAnswer{pid: pid}
-}
-
-// hostable returns the batcher that a session asks for, or why there is none.
-func (s *SupervisorActor) hostable(o *clusterpb.OpenSession) (*BatcherReady, string) {
-	m := s.env.cluster
-	switch {
-	case s.stopping || m.hosted.isDraining():
-		return nil, "the node shuts down"
-	case o.GetIncarnation() != m.node.Self().Incarnation:
-		return nil, "the node has been restarted"
-	case o.GetModel() != m.model:
-		return nil, "the node serves another model"
-	case int(o.GetDevice()) >= len(s.slots):
-		return nil, "there is no such device"
-	case s.slots[o.GetDevice()].batcher == nil:
-		return nil, "the device is being opened"
-	}
-	return s.slots[o.GetDevice()].batcher, ""
-}
-
-func (s *SupervisorActor) drainSessions(c actor.Context) {
-	for _, pid := range s.sessions {
-		c.Send(pid, &drainSession{})
-	}
 }

@@ -111,7 +111,7 @@ func (e *environment) wireAdd(m *AddSequence, now int64) *clusterpb.AddSequence 
 		SeqId: uint64(m.SeqID), PromptTokenIds: m.PromptTokenIDs, OutputTokenIds: m.OutputTokenIDs, Params: wireParams(m.Params),
 		Priority: int64(m.Priority), ArrivalAge: age(now, m.Arrival), CacheSalt: m.CacheSalt, Key: m.Key, KeyWeight: int32(m.KeyWeight),
 		NumPromptLogprobs: int32(m.NumPromptLogprobs), Stamps: wireStamps(&m.Stamps, now), Crashes: e.wireCrashes(&m.Crashes, now),
-		Account: m.account != nil,
+		Account: m.account != nil, Form: wireForm(m.Params.Grammar),
 	}
 	if m.demand != nil {
 		w.Prefixes = m.demand.Prefixes

@@ -39,7 +39,6 @@ type Demand struct {
 	Model        string
 	NumTokens    int      // to be computed before the next one is drawn
 	MaxNumTokens int      // that it may have in the end
-	LocalOnly    bool     // what it needs does not cross nodes
 	Prefixes     []uint64 // PrefixHashes of its prompt
 }
 
@@ -103,7 +102,7 @@ func (p *Placer) Pick(d *Demand, candidates []Candidate, now int64) int {
 // filter reports whether a candidate can take the sequence at all.
 func (p *Placer) filter(d *Demand, c *Candidate, now int64) bool {
 	switch {
-	case !c.Serving, c.Model != d.Model, d.LocalOnly && !c.Local:
+	case !c.Serving, c.Model != d.Model:
 		return false
 	case c.MaxModelLen > 0 && d.MaxNumTokens > c.MaxModelLen:
 		return false

@@ -22,7 +22,6 @@ func TestPickFilters(t *testing.T) {
 		"not serving":          func(_ *cluster.Demand, c *cluster.Candidate) { c.Serving = false },
 		"too long for it":      func(d *cluster.Demand, _ *cluster.Candidate) { d.MaxNumTokens = 1001 },
 		"stale":                func(_ *cluster.Demand, c *cluster.Candidate) { c.SampledAt = now - int64(2*time.Second) - 1 },
-		"only a local one":     func(d *cluster.Demand, _ *cluster.Candidate) { d.LocalOnly = true },
 		"stale, another model": func(d *cluster.Demand, c *cluster.Candidate) { d.Model, c.SampledAt = "n", 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,10 +106,10 @@ func TestPickIsSound(t *testing.T) {
 			}
 		})
 		candidates := rapid.SliceOfN(candidate, 0, 40).Draw(t, "candidates")
-		d := cluster.Demand{Model: "m", NumTokens: rapid.IntRange(1, 900).Draw(t, "tokens"), LocalOnly: rapid.Bool().Draw(t, "local only")}
+		d := cluster.Demand{Model: "m", NumTokens: rapid.IntRange(1, 900).Draw(t, "tokens")}
 		d.MaxNumTokens = d.NumTokens + rapid.IntRange(0, 200).Draw(t, "more")
 		can := func(c *cluster.Candidate) bool {
-			return c.Serving && c.Model == "m" && (c.Local || !d.LocalOnly && now-c.SampledAt <= int64(2*time.Second)) &&
+			return c.Serving && c.Model == "m" && (c.Local || now-c.SampledAt <= int64(2*time.Second)) &&
 				(c.MaxModelLen == 0 || d.MaxNumTokens <= c.MaxModelLen)
 		}
 		numEligible := 0

@@ -711,6 +711,7 @@ type AddSequence struct {
 	Crashes           *Crashes               `protobuf:"bytes,13,opt,name=crashes,proto3" json:"crashes,omitempty"`            // absent = none
 	Prefixes          []uint64               `protobuf:"fixed64,14,rep,packed,name=prefixes,proto3" json:"prefixes,omitempty"` // hashes of the prompt's beginnings, for the digest
 	Account           bool                   `protobuf:"varint,15,opt,name=account,proto3" json:"account,omitempty"`           // say where its time goes
+	Form              []byte                 `protobuf:"bytes,16,opt,name=form,proto3" json:"form,omitempty"`                  // what its grammar is made of, as JSON; empty = none
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -841,6 +842,13 @@ func (x *AddSequence) GetAccount() bool {
 		return x.Account
 	}
 	return false
+}
+
+func (x *AddSequence) GetForm() []byte {
+	if x != nil {
+		return x.Form
+	}
+	return nil
 }
 
 type AbortSequence struct {
@@ -2049,7 +2057,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04Beat\"&\n" +
 	"\fCloseSession\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\a\n" +
-	"\x05Drain\"\x8f\x04\n" +
+	"\x05Drain\"\xa3\x04\n" +
 	"\vAddSequence\x12\x15\n" +
 	"\x06seq_id\x18\x02 \x01(\x04R\x05seqId\x12(\n" +
 	"\x10prompt_token_ids\x18\x03 \x03(\x05R\x0epromptTokenIds\x12(\n" +
@@ -2068,7 +2076,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06stamps\x18\f \x01(\v2\x19.troupe.cluster.v1.StampsR\x06stamps\x124\n" +
 	"\acrashes\x18\r \x01(\v2\x1a.troupe.cluster.v1.CrashesR\acrashes\x12\x1a\n" +
 	"\bprefixes\x18\x0e \x03(\x06R\bprefixes\x12\x18\n" +
-	"\aaccount\x18\x0f \x01(\bR\aaccount\"&\n" +
+	"\aaccount\x18\x0f \x01(\bR\aaccount\x12\x12\n" +
+	"\x04form\x18\x10 \x01(\fR\x04form\"&\n" +
 	"\rAbortSequence\x12\x15\n" +
 	"\x06seq_id\x18\x01 \x01(\x04R\x05seqId\"J\n" +
 	"\vStepOutputs\x12;\n" +
