@@ -84,7 +84,7 @@ func TestGGUFRefused(t *testing.T) {
 	}{
 		{"architecture", func(g *modelkit.GGUF) { g.Set("general.architecture", "gptj") }, `"general.architecture" is "gptj", which is not supported; supported: llama`},
 		{"no architecture", func(g *modelkit.GGUF) { g.Keys = g.Keys[1:] }, `"general.architecture" is missing`},
-		{"part of several", func(g *modelkit.GGUF) { g.Set("split.count", uint32(3)) }, "files in several parts are not supported"},
+		{"part of several", func(g *modelkit.GGUF) { g.Set("split.count", uint32(3)) }, "is one of 3 parts, but its name does not say so"},
 		{"no heads", func(g *modelkit.GGUF) { g.Set("llama.attention.head_count", uint32(0)) }, "num_attention_heads is 0"},
 		{"heads in words", func(g *modelkit.GGUF) { g.Set("llama.attention.head_count", "six") }, `"llama.attention.head_count" is no integer`},
 		{"negative layers", func(g *modelkit.GGUF) { g.Set("llama.block_count", int32(-1)) }, `"llama.block_count" is no integer from 0`},

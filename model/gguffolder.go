@@ -3,6 +3,7 @@ package model
 import (
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/troupe-llm/troupe/infer"
@@ -32,14 +33,21 @@ func (f *Folder) onlyGGUF() (string, error) {
 			found = append(found, name)
 		}
 	}
-	switch len(found) {
-	case 0:
+	switch {
+	case len(found) == 0:
 		return "", nil
-	case 1:
+	case len(found) == 1, areParts(found):
 		return filepath.Join(f.dir, found[0]), nil
 	}
 	return "", infer.Errorf(infer.CodeInvalid, "model",
 		"%s holds %d GGUF files; name one of them: %s", f.name, len(found), strings.Join(found, ", "))
+}
+
+// areParts reports whether files are parts of one model. Whether any is missing will
+// be said when they are opened.
+func areParts(names []string) bool {
+	all := gguf.PartNames(names[0])
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(all, name) })
 }
 
 // fileOfGGUF makes a file of the folder from the metadata. The GGUF file is open
@@ -49,17 +57,14 @@ func (f *Folder) fileOfGGUF(name string) (b []byte, err error) {
 	if convert == nil {
 		return nil, &fs.PathError{Op: "open", Path: f.gguf + "/" + name, Err: fs.ErrNotExist}
 	}
-	m, err := openMapping(f.gguf)
+	p, err := openParts(f.gguf)
 	if err != nil {
 		return nil, err
 	}
-	defer m.close() // nothing was written
+	defer p.close() // nothing was written
 	base := filepath.Base(f.gguf)
 	err = reading(base, base, func() error {
-		file, err := parseGGUF(base, m.data)
-		if err == nil {
-			b, err = convert(file)
-		}
+		b, err = convert(p.file)
 		return err
 	})
 	return b, err
@@ -73,25 +78,20 @@ func parseGGUF(name string, data []byte) (*gguf.File, error) {
 	return gguf.Parse(name, data)
 }
 
-// openGGUF maps the folder's GGUF file.
+// openGGUF maps the folder's GGUF file, or its parts.
 func (c *checkpoint) openGGUF(f *Folder) error {
 	name := filepath.Base(f.gguf)
-	m, err := openMapping(f.gguf)
+	p, err := openParts(f.gguf)
 	if err != nil {
 		return unreadable(f, name, err)
 	}
-	s := &shard{name: name, m: m}
-	c.shards = append(c.shards, s)
+	c.shards = append(c.shards, p.shards...)
 	return reading(name, name, func() error {
-		file, err := parseGGUF(name, m.data)
-		if err != nil {
-			return err
-		}
-		tensors, err := hf.Tensors(file)
+		tensors, err := hf.Tensors(p.file)
 		for _, t := range tensors {
 			c.tensors[t.Name] = located{
 				Tensor: safetensors.Tensor{Name: t.Name, DType: t.Type.String(), Shape: t.Shape, Data: t.Data},
-				shard:  s, pairedHeads: t.PairedHeads,
+				shard:  p.shards[t.Part], pairedHeads: t.PairedHeads,
 			}
 		}
 		return err

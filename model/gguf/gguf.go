@@ -26,6 +26,7 @@ type Tensor struct {
 	Type  Type
 	Shape []int  // slowest first, as elsewhere: a matrix is [rows, cols]; the file has it the other way round
 	Data  []byte // blocks of the type, row after row; a view into the parsed bytes, to be read only
+	Part  int    // which of the files it lies in, see Join; 0 = the first
 }
 
 // File is a parsed file. Its values and tensors are valid as long as the parsed

@@ -62,23 +62,23 @@ type choice struct {
 	small   []File // what is read beside the weights
 	weights []File
 	index   bool   // small has the index of the shards, which the weights are
-	gguf    string // path of the one GGUF file, "" = safetensors
+	gguf    string // path of the GGUF file, or of the first of its parts; "" = safetensors
 }
 
 // smallFiles has the files that are read beside the weights.
 var smallFiles = []string{"config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "chat_template*"}
 
 // choose picks the files that the loader reads: of safetensors those at the top
-// of the repository, of GGUF one file. No other form of the weights is fetched.
+// of the repository, of GGUF one file or all its parts. No other form of the weights is fetched.
 func choose(n Name, files []File) (choice, error) {
 	c := choice{}
 	single, index := find(files, singleFile), find(files, indexFile)
 	if n.File != "" || single == nil && index == nil {
-		f, err := chooseGGUF(n, files)
+		parts, err := chooseGGUF(n, files)
 		if err != nil {
 			return c, err
 		}
-		return choice{weights: []File{f}, gguf: f.Path}, nil
+		return choice{weights: parts, gguf: parts[0].Path}, nil
 	}
 	for _, f := range files {
 		for _, pattern := range smallFiles {
@@ -102,49 +102,6 @@ func find(files []File, path string) *File {
 		return nil
 	}
 	return &files[i]
-}
-
-var ggufShard = regexp.MustCompile(`(?i)-[0-9]{5}-of-[0-9]{5}\.gguf$`)
-
-// chooseGGUF returns the GGUF file that the name means.
-func chooseGGUF(n Name, files []File) (File, error) {
-	var all, wanted []File
-	for _, f := range files {
-		base := strings.ToLower(path.Base(f.Path))
-		// mmproj and imatrix files stand beside models and are none.
-		if !strings.HasSuffix(base, ggufSuffix) || strings.HasPrefix(base, "mmproj") || strings.Contains(base, "imatrix") {
-			continue
-		}
-		all = append(all, f)
-		if endsWith(base, n.File) {
-			wanted = append(wanted, f)
-		}
-	}
-	switch {
-	case len(all) == 0 && n.File != "":
-		return File{}, invalid("%s has no GGUF files; it has %s", n.Repo, paths(files))
-	case len(all) == 0:
-		return File{}, invalid("%s has no weights that can be loaded, neither %s nor GGUF files; it has %s", n.Repo, singleFile, paths(files))
-	case len(wanted) == 0:
-		return File{}, invalid("%s has no GGUF file whose name ends with %s; it has %s", n.Repo, n.File, paths(all))
-	case !slices.ContainsFunc(wanted, isOnePiece):
-		return File{}, invalid("%s: %s is one of several parts; GGUF files in parts cannot be loaded", n.Repo, wanted[0].Path)
-	case len(wanted) > 1 && n.File != "":
-		return File{}, invalid("%s has several GGUF files whose name ends with %s; give more of the name: %s", n.Repo, n.File, paths(wanted))
-	case len(wanted) > 1:
-		return File{}, invalid("%s has several GGUF files; say which, as in %s:Q8_0: %s", n.Repo, n.Repo, paths(wanted))
-	}
-	return wanted[0], nil
-}
-
-func isOnePiece(f File) bool { return !ggufShard.MatchString(f.Path) }
-
-// endsWith reports whether a file's name, in lower case, ends with what was asked
-// for, as a word of its own. The number of a part does not count.
-func endsWith(base, want string) bool {
-	stem := strings.TrimSuffix(ggufShard.ReplaceAllString(base, ggufSuffix), ggufSuffix)
-	rest, ok := strings.CutSuffix(stem, strings.TrimSuffix(strings.ToLower(want), ggufSuffix))
-	return ok && (rest == "" || want == "" || strings.ContainsRune("-._", rune(rest[len(rest)-1])))
 }
 
 // shards returns the files that an index names, out of those there are.

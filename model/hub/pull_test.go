@@ -199,27 +199,31 @@ func TestGGUF(t *testing.T) {
 	h := hubkit.New(t)
 	all := map[string][]byte{
 		"M-Q8_0.gguf": random(100), "M-q4_0.gguf": random(101), "M.BF16.gguf": random(102), "sub/M-IQ8_0.gguf": random(103), "mmproj-M-Q8_0.gguf": random(104),
-		"M-Q6_K-00001-of-00002.gguf": random(105), "M-Q6_K-00002-of-00002.gguf": random(106), "README.md": random(10),
+		"M-Q6_K-00001-of-00002.gguf": random(105), "M-Q6_K-00002-of-00002.gguf": random(106), "M-Q3_K-00001-of-00003.gguf": nil, "M-Q2_K-00001-of-09999.gguf": nil, "README.md": random(10),
 	}
 	r := h.Add(repo, all)
 	client, _, cache := opened(t, h)
-	for tag, file := range map[string]string{"Q8_0": "M-Q8_0.gguf", "q8_0": "M-Q8_0.gguf", "Q4_0": "M-q4_0.gguf", "bf16": "M.BF16.gguf", "IQ8_0": "sub/M-IQ8_0.gguf", "M-Q8_0.gguf": "M-Q8_0.gguf"} {
+	for tag, file := range map[string]string{"Q8_0": "M-Q8_0.gguf", "q8_0": "M-Q8_0.gguf", "Q4_0": "M-q4_0.gguf", "bf16": "M.BF16.gguf", "Q6_K": "M-Q6_K-00001-of-00002.gguf", "IQ8_0": "sub/M-IQ8_0.gguf", "M-Q8_0.gguf": "M-Q8_0.gguf"} {
 		got := pull(t, client, repo+":"+tag)
 		require.Equal(t, filepath.Join(cache, "snapshots", r.Commit, file), got.Path, tag)
 		b, err := os.ReadFile(got.Path)
 		require.NoError(t, err)
 		require.Equal(t, all[file], b)
 	}
+	second, err := os.ReadFile(filepath.Join(cache, "snapshots", r.Commit, "M-Q6_K-00002-of-00002.gguf"))
+	require.NoError(t, err, "a part brings the others with it")
+	require.Equal(t, all["M-Q6_K-00002-of-00002.gguf"], second)
 	for s, want := range map[string]string{
-		repo + ":Q6_K": "M-Q6_K-00001-of-00002.gguf is one of several parts",
-		repo + ":Q5_K": "no GGUF file whose name ends with Q5_K; it has M-Q6_K-00001-of-00002.gguf, M-Q6_K-00002-of-00002.gguf, M-Q8_0.gguf, M-q4_0.gguf, M.BF16.gguf, sub/M-IQ8_0.gguf",
+		repo + ":Q3_K": "M-Q3_K-00001-of-00003.gguf is one of 3 parts, and M-Q3_K-00002-of-00003.gguf is missing",
+		repo + ":Q2_K": "M-Q2_K-00001-of-09999.gguf is one of 9999 parts; there must be from 1 to 4096",
+		repo + ":Q5_K": "no GGUF file whose name ends with Q5_K; it has M-Q2_K-00001-of-09999.gguf, M-Q3_K-00001-of-00003.gguf, M-Q6_K-00001-of-00002.gguf, M-Q6_K-00002-of-00002.gguf, M-Q8_0.gguf, M-q4_0.gguf, M.BF16.gguf, sub/M-IQ8_0.gguf",
 		repo:           "several GGUF files; say which",
 	} {
 		_, err := client.Pull(t.Context(), name(t, s))
 		require.ErrorContains(t, err, want)
 	}
 	h.Add(repo, map[string][]byte{"pytorch_model.bin": nil, "config.json": nil})
-	_, err := client.Pull(t.Context(), name(t, repo))
+	_, err = client.Pull(t.Context(), name(t, repo))
 	require.ErrorContains(t, err, "no weights that can be loaded, neither model.safetensors nor GGUF files; it has config.json, pytorch_model.bin")
 	_, err = client.Pull(t.Context(), name(t, repo+":Q8_0"))
 	require.ErrorContains(t, err, "no GGUF files")

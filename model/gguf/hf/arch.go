@@ -13,9 +13,6 @@ func find(f *gguf.File) (*arch.Architecture, string, error) {
 	m := &meta{file: f}
 	m.required("general.architecture")
 	name := m.text("general.architecture", "")
-	if n := m.int("split.count", 1); n > 1 {
-		m.fail("split.count", "is %d: files in several parts are not supported; join them with llama-gguf-split --merge", n)
-	}
 	experts := m.int(clip(name)+".expert_count", 0)
 	if m.err != nil {
 		return nil, "", m.err
