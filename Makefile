@@ -5,15 +5,19 @@ GO ?= go
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 .PHONY: run
 run: ## serve the embedded model on port 8000, with per-request metrics
 	$(GO) run ./cmd/troupe serve --enable-per-request-metrics
 
 .PHONY: build
-build: ## build ./bin/troupe (one static file)
+build: ## build ./bin/troupe (one file; it finds a GPU's driver if there is one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/troupe ./cmd/troupe
+
+.PHONY: build-static
+build-static: ## build ./bin/troupe as a static file, for systems without glibc; it serves from the CPU alone
+	CGO_ENABLED=0 $(GO) build -trimpath -tags nocuda -o bin/troupe ./cmd/troupe
 
 .PHONY: test
 test: ## vet, then every test under the race detector; what it slows and cannot fault at length without it
