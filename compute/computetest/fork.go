@@ -11,7 +11,7 @@ import (
 
 // testFork uses forks at the same time over one matrix and requires the bits of
 // the backend they come from, also after another fork was closed.
-func testFork(t *testing.T, b compute.Backend) {
+func testFork(t *testing.T, b *suite) {
 	const rows, cols, n = 70, 33, 5
 	r := newRand(t)
 	raw, _ := tensor(compute.BF16, rows, cols, uniform(r, rows*cols, 1))

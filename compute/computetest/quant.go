@@ -60,7 +60,7 @@ func requireRounded(t *testing.T, x []float32, w []float64, cols int, got []floa
 	}
 }
 
-func testQuantisedLinear(t *testing.T, b compute.Backend) {
+func testQuantisedLinear(t *testing.T, b *suite) {
 	r := newRand(t)
 	for _, d := range quantised {
 		for _, rows := range []int{1, 16, 33, 80} {
@@ -71,6 +71,9 @@ func testQuantisedLinear(t *testing.T, b compute.Backend) {
 			require.NoError(t, err)
 			clear(raw.Data)
 			for _, n := range []int{0, 1, 2, 3, 7, 13} {
+				if !b.turn() {
+					continue
+				}
 				x := uniform(r, n*cols, 1)
 				src, dst := filled(t, b, 1, cols, x), filled(t, b, n+1, rows, nil)
 				b.Linear(dst, src, m, n)
@@ -95,10 +98,13 @@ func testQuantisedLinear(t *testing.T, b compute.Backend) {
 }
 
 // A row has the bits that it has alone.
-func testQuantisedRows(t *testing.T, b compute.Backend) {
+func testQuantisedRows(t *testing.T, b *suite) {
 	r := newRand(t)
 	const rows, n = 70, 33
 	for _, d := range quantised {
+		if !b.turn() {
+			continue
+		}
 		const cols = quant.MaxElements
 		raw, _ := blocks(r, d, rows, cols)
 		m, err := b.NewMatrix(raw)
@@ -121,7 +127,7 @@ func testQuantisedRows(t *testing.T, b compute.Backend) {
 }
 
 // Parts of different types are one matrix.
-func testStackedTypes(t *testing.T, b compute.Backend) {
+func testStackedTypes(t *testing.T, b *suite) {
 	r := newRand(t)
 	const cols, n = quant.MaxElements, 5
 	x := uniform(r, n*cols, 0.1)
@@ -152,7 +158,7 @@ func testStackedTypes(t *testing.T, b compute.Backend) {
 }
 
 // What is quantised at load is as if its file held the blocks.
-func testQuantiseAtLoad(t *testing.T, b compute.Backend) {
+func testQuantiseAtLoad(t *testing.T, b *suite) {
 	r := newRand(t)
 	const rows, cols, n = 37, 96, 3
 	x := uniform(r, n*cols, 1)

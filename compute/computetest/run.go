@@ -29,12 +29,27 @@ var (
 	cacheDTypes = append(dtypes[:len(dtypes):len(dtypes)], compute.Int8)
 )
 
+// suite is the backend under test, and how much of the suite runs.
+type suite struct {
+	compute.Backend
+	every, cases int
+}
+
+// turn counts cases and says whether the next one is to run. A first one always is.
+func (s *suite) turn() bool {
+	s.cases++
+	return (s.cases-1)%s.every == 0
+}
+
 // Run runs the suite. newBackend is called once per test; Run closes what it
 // returns.
-func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
+func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) { RunEvery(t, 1, newBackend) }
+
+// RunEvery runs every n-th case of each test, for backends that are simulated.
+func RunEvery(t *testing.T, n int, newBackend func(t *testing.T) compute.Backend) {
 	tests := []struct {
 		name string
-		run  func(*testing.T, compute.Backend)
+		run  func(*testing.T, *suite)
 	}{
 		{"Linear", testLinear},
 		{"StackedParts", testStackedParts},
@@ -65,7 +80,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) compute.Backend) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBackend(t)
 			require.NotEmpty(t, b.Describe())
-			tc.run(t, b)
+			tc.run(t, &suite{Backend: b, every: n})
 			require.NoError(t, b.Sync())
 			require.NoError(t, b.Close())
 			require.NoError(t, b.Close(), "a second Close does nothing")

@@ -58,10 +58,10 @@ func TestChangedSignatureIsSeen(t *testing.T) {
 }
 
 func TestDeclarations(t *testing.T) {
-	kernels, err := declarations(`extern "C" __attribute__((global)) void __attribute__((launch_bounds(64))) gather(float* dst, const C::T* src, int n, float by) { }`)
+	kernels, err := declarations(`extern "C" __attribute__((global)) void __attribute__((launch_bounds(64, 1))) gather(float* dst, const C::T* src, int n, float by) { }`)
 	require.NoError(t, err)
 	require.Equal(t, []kernel{{Name: "gather", MaxThreads: "64", Params: []param{{"dst", "u64"}, {"src", "u64"}, {"n", "u32"}, {"by", "f32"}}}}, kernels)
-	_, err = declarations(`__attribute__((global)) void __attribute__((launch_bounds(64))) k(double x) {`)
+	_, err = declarations(`__attribute__((global)) void __attribute__((launch_bounds(64, 1))) k(double x) {`)
 	require.ErrorContains(t, err, "double x")
 	_, err = declarations("")
 	require.Error(t, err)

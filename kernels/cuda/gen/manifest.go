@@ -90,7 +90,7 @@ func parseManifest(text string) (*manifest, error) {
 }
 
 var (
-	declaration = regexp.MustCompile(`__attribute__\(\(global\)\) void __attribute__\(\(launch_bounds\((\d+)\)\)\) (\w+)\(([^)]*)\)\s*\{`)
+	declaration = regexp.MustCompile(`__attribute__\(\(global\)\) void __attribute__\(\(launch_bounds\((\d+), 1\)\)\) (\w+)\(([^)]*)\)\s*\{`)
 	entry       = regexp.MustCompile(`\.visible \.entry (\w+)\(([^)]*)\)\s*\.maxntid (\d+), 1, 1`)
 	entryParam  = regexp.MustCompile(`\.param \.(\w+) `)
 )

@@ -8,8 +8,9 @@
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 
 #define GK_FN static __device__ __attribute__((always_inline)) inline
-// KERNEL(most threads of a block, name, parameters...) {body}
-#define KERNEL(threads, name, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+// KERNEL(most threads of a block, name, parameters...) {body}. With the 1, the assembler spills no
+// register for the sake of more blocks at once.
+#define KERNEL(threads, name, ...) extern "C" __global__ void __launch_bounds__(threads, 1) name(__VA_ARGS__)
 #define SHARED(T, name, dims) __shared__ T name dims
 
 typedef signed char i8;
