@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupe-llm/troupe/chat"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
-	"github.com/troupe-llm/troupe/compute/cpu"
+	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/model"
 	"github.com/troupe-llm/troupe/model/understudy"
@@ -224,7 +224,7 @@ func templateSource(given string) (string, error) {
 }
 
 // loadModel loads the weights. The backend is the caller's.
-func loadModel(cfg *config.Serve, p *parts, backend *cpu.Backend, show *progress) (*model.Model, error) {
+func loadModel(cfg *config.Serve, p *parts, backend compute.Backend, show *progress) (*model.Model, error) {
 	defer show.stop()
 	o := model.Options{
 		Backend: backend, DType: cfg.Model.DType, Quantization: cfg.Model.Quantization, KVCacheDType: cfg.Scheduler.KVCacheDType,

@@ -36,10 +36,11 @@ func TestRunnersAreWarmedUpAtTheStartOnly(t *testing.T) {
 	defer own.Close()
 	steps := &atomic.Int64{}
 	s := &server{}
-	s.model, err = model.Load(understudy.Embedded(), model.Options{
+	loaded, err := model.Load(understudy.Embedded(), model.Options{
 		Backend: &countedBackend{own, steps}, MaxNumSeqs: 4, MaxNumBatchedTokens: 64, NumBlocksOverride: 80,
 	})
 	require.NoError(t, err)
+	s.models = []*model.Model{loaded}
 	for _, want := range []int64{2, 0} {
 		steps.Store(0)
 		r, err := s.newRunner(0)

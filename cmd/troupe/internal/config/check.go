@@ -20,7 +20,7 @@ import (
 func (s *Serve) Check() error {
 	for _, check := range []func() error{
 		s.checkMetrics, s.checkRefused, s.checkTools, s.checkLogging, s.checkHTTP,
-		s.checkScheduler, s.checkModel, s.checkCluster,
+		s.checkScheduler, s.checkDevice, s.checkModel, s.checkCluster,
 	} {
 		if err := check(); err != nil {
 			return err

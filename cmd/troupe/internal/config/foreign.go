@@ -35,7 +35,7 @@ const (
 	noteText      = "only text models are served"
 )
 
-// vLLM's share of the device's memory; here it is only shown.
+// vLLM's share of the device's memory; on the CPU it is only shown.
 const (
 	flagMemoryShare    = "gpu-memory-utilization"
 	defaultMemoryShare = "0.92"

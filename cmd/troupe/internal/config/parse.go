@@ -218,6 +218,9 @@ func (cli *CLI) apply(parser *kong.Kong, path []string, lex *lexer) (refused, er
 	if _, err := parser.Parse(args); err != nil {
 		return nil, explain(err)
 	}
+	if d, err := parseDevice(cli.Serve.Scheduler.Device); err == nil && d.Kind != DeviceCPU {
+		warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.Contains(w, flagMemoryShare) })
+	}
 	cli.Serve.Warnings = warnings
 	return refused, nil
 }

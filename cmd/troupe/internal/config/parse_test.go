@@ -231,7 +231,7 @@ func TestForeignFlags(t *testing.T) {
 		{"--enforce-eager", "--enforce-eager is accepted and ignored", ""},
 		{"--swap-space 4", "--swap-space is accepted and ignored", ""},
 		{"--swap_space=4 --swap-space 8", "--swap-space is accepted and ignored", ""},
-		{"--gpu-memory-utilization 0.5", "--kv-cache-memory-bytes", ""},
+		{"--device cpu --gpu-memory-utilization 0.5", "--kv-cache-memory-bytes", ""},
 		{"-O3", "--compilation-config is accepted and ignored", ""},
 		{"-O.level 3", "--compilation-config is accepted and ignored", ""},
 		{"--compilation-config.level 3", "--compilation-config is accepted and ignored", ""},

@@ -126,6 +126,7 @@ type SchedulerFlags struct {
 	EnableChunkedPrefill      bool      `negatable:"" default:"true" help:"Split long prompts over several steps."`
 	EnablePrefixCaching       bool      `negatable:"" default:"true" help:"Reuse the KV blocks of prompts that begin alike."`
 	SchedulingPolicy          string    `enum:"fcfs,priority" default:"fcfs" help:"Order of waiting requests."`
+	Device                    string    `default:"auto" help:"What computes: auto (a GPU if there is one), cpu, cuda or cuda:i,j (these GPUs, with a batcher each), ptxsim (a simulated GPU, for tests)."`
 	DataParallelSize          int       `name:"data-parallel-size" default:"1" help:"Batchers that share the cores and the weights, each with a KV cache and limits of its own; one takes over from another that fails."`
 	StepTimeout               float64   `default:"0" help:"Seconds after which a step counts as failed; 0 = never."`
 	RecoveryTimeout           float64   `default:"30" help:"Seconds that requests wait for a batcher after a failure before they fail too."`

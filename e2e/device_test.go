@@ -1,0 +1,27 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The kernels that GPUs run give the CPU's greedy text, through the whole server; the
+// simulator finds no fault in them on the way.
+func TestSimulatedGPUAnswersAsTheCPU(t *testing.T) {
+	ask := obj{"messages": user("What is the capital of France?"), "temperature": 0, "max_tokens": 32}
+	want, _ := serve(t, "--device", "cpu").chat(ask)
+	simulated := serve(t, "--device", "ptxsim", "--num-gpu-blocks-override", "64", "--max-num-batched-tokens", "256", "--enable-per-request-metrics")
+	got, _ := simulated.chat(ask)
+	require.Equal(t, choice(want, 0)["message"], choice(got, 0)["message"])
+	require.Equal(t, want["usage"], got["usage"])
+	require.Contains(t, simulated.log.String(), "on ptxsim:0 (PTX simulator")
+	require.NotNil(t, got["metrics"])
+}
+
+// Without NVIDIA's driver a server starts all the same, and says what it does.
+func TestCPUServesWhereThereIsNoGPU(t *testing.T) {
+	require.Contains(t, serve(t).log.String(), "on cpu (")
+}
