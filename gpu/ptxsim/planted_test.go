@@ -3,6 +3,7 @@ package ptxsim_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,41 @@ func TestKernelsThatAreRightRun(t *testing.T) {
 		bins := r.words(0, 0, 0, 0, 0, 0, 0, 0)
 		require.NoError(t, r.launch("count", 2, 128, uint64(bins), uint64(r.words(values...))))
 		require.Equal(t, []uint32{64, 128, 0, 0, 64, 0, 0, 0}, r.read(bins, 8))
+	}
+}
+
+func TestTensorCoresMultiplyTiles(t *testing.T) {
+	r := newRig(t, planted, ptxsim.Options{})
+	matrix := func(rows int, f func(i, k int) float32) []uint32 { // [rows, 16] of bf16
+		var m []uint32
+		for i := range rows {
+			for k := 0; k < 16; k += 2 {
+				m = append(m, math.Float32bits(f(i, k))>>16|math.Float32bits(f(i, k+1))&0xffff0000)
+			}
+		}
+		return m
+	}
+	a := func(i, k int) float32 { return float32(i - 2*k) }
+	b := func(j, k int) float32 { return float32(j*k%7) / 4 }
+	c := r.room(128)
+	require.NoError(t, r.launch("tile", 1, 32, uint64(c), uint64(r.words(matrix(16, a)...)), uint64(r.words(matrix(8, b)...))))
+	for i, v := range r.readFloats(c, 128) {
+		want := float32(1)
+		for k := range 16 {
+			want += a(i/8, k) * b(i%8, k)
+		}
+		require.Equal(t, want, v, "element %d, %d", i/8, i%8)
+	}
+
+	var halves []uint32
+	for i := range uint32(32) {
+		halves = append(halves, 2*i|(2*i+1)<<16)
+	}
+	out := r.room(32)
+	require.NoError(t, r.launch("transpose", 1, 32, uint64(out), uint64(r.words(halves...))))
+	for i, v := range r.read(out, 32) { // word i holds elements 2i and 2i+1 of the transposed
+		row, col := uint32(i/4), uint32(i%4*2)
+		require.Equal(t, col*8+row|((col+1)*8+row)<<16, v)
 	}
 }
 

@@ -158,3 +158,29 @@ KERNEL(dynamic_ok, float* out, int n) {
   sync();
   for (int i = tid(); i < n; i += threads()) out[i] = dynamic[n - 1 - i];
 }
+// C[16,8] = A[16,16] * B[8,16]^T of one warp, by ldmatrix and mma; bf16 in, f32 out.
+KERNEL(tile, float* c, const u32* a, const u32* b) {
+  __shared__ __attribute__((aligned(16))) u32 s[192];
+  int l = tid();
+  for (int i = l; i < 128; i += 32) s[i] = a[i];
+  for (int i = l; i < 64; i += 32) s[128 + i] = b[i];
+  sync_warp();
+  u32 x[4], y[2];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address(s + (l & 15) * 8 + (l >> 4) * 4)) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(y[0]), "=r"(y[1]) : "r"(address(s + 128 + (l & 7) * 8 + ((l >> 3) & 1) * 4)) : "memory");
+  float d[4] = {1, 1, 1, 1};
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  for (int i = 0; i < 4; i++) c[((l >> 2) + i / 2 * 8) * 8 + (l & 3) * 2 + i % 2] = d[i];
+}
+// b = a^T of 8 x 8 halves, by ldmatrix.
+KERNEL(transpose, u32* b, const u32* a) {
+  __shared__ __attribute__((aligned(16))) u32 s[32];
+  s[tid()] = a[tid()];
+  sync_warp();
+  u32 x;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(address(s + (tid() & 7) * 4)) : "memory");
+  b[tid()] = x;
+}
