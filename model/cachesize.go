@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
+	"github.com/troupe-llm/troupe/model/machine"
 )
 
 const (
@@ -85,6 +86,16 @@ func availableTo(b compute.Backend) memory {
 		return memory{n, true}
 	}
 	return memory{bytes: availableMemory()}
+}
+
+// availableMemory returns the bytes that can be taken without swapping, and without
+// meeting the limit of a control group.
+func availableMemory() int64 {
+	l := machine.Read()
+	if l.Total == 0 {
+		return fallbackMemory
+	}
+	return l.Available
 }
 
 // cacheBudget returns how much of it the cache takes when no flag sizes it. A device's own

@@ -17,8 +17,12 @@ type Needs struct {
 	MaxContext      int // tokens, as the config has it
 }
 
-// AvailableMemory is how many bytes can be taken on this machine without swapping.
+// AvailableMemory is how many bytes Load takes to be there for weights and caches.
 func AvailableMemory() int64 { return availableMemory() }
+
+// CacheBudget returns how many bytes of what the weights leave of a machine's memory Load
+// takes for keys and values if no option sizes them.
+func CacheBudget(left int64) int64 { return memory{bytes: left}.cacheBudget() }
 
 // KVReadBytes is how many bytes of keys and values the last of so many positions of a
 // sequence reads: all of them, but for the layers whose window is smaller.

@@ -34,6 +34,20 @@ func TestDoctor(t *testing.T) {
 	require.Regexp(t, `understudy: .* parameters in q8_0`, stdout)
 }
 
+// A model of a hub is judged if it has been fetched.
+func TestDoctorOfAHub(t *testing.T) {
+	h, env := hubOf(t)
+	code, _, stderr := executeIn(env, nil, "doctor", "troupe/understudy", "--read-mib", "1")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "fetch it with troupe pull troupe/understudy")
+	require.Empty(t, h.Requests())
+	code, _, stderr = executeIn(env, nil, "pull", "troupe/understudy")
+	require.Equal(t, exitOK, code, stderr)
+	code, stdout, stderr := executeIn(env, nil, "doctor", "troupe/understudy", "--read-mib", "1")
+	require.Equal(t, exitOK, code, stderr)
+	require.Contains(t, stdout, "troupe/understudy: 2.")
+}
+
 func TestDoctorRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		args []string

@@ -103,13 +103,14 @@ func isServable(dir string) error {
 	return err
 }
 
-// fetch fetches what is not in the cache of a model. Of what, the folder and the
-// check are the caller's.
+// fetch fetches what is not in the cache of a model. Of what, the folder, the
+// check and whether nothing may be fetched are the caller's.
 func (m *Main) fetch(ctx context.Context, name hub.Name, what hub.Options) (hub.Snapshot, error) {
 	o, err := hub.FromEnv(m.Getenv)
 	if err != nil {
 		return hub.Snapshot{}, err
 	}
+	o.Offline = o.Offline || what.Offline
 	o.CacheDir, o.Check = cmp.Or(what.CacheDir, o.CacheDir), what.Check
 	o.UserAgent = "troupe/" + version()
 	o.Progress = &fetchProgress{w: m.Stderr, terminal: isTerminal(m.Stderr), model: name.String()}

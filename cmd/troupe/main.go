@@ -127,7 +127,7 @@ func (m *Main) Run(ctx context.Context) error {
 	case config.CommandBenchModel:
 		return m.benchModel()
 	case config.CommandDoctor:
-		return m.doctor()
+		return m.doctor(ctx)
 	case config.CommandVersion:
 		_, err := fmt.Fprintln(m.Stdout, versionLine())
 		return err

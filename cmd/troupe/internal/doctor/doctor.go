@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-llm/troupe/compute/cpu"
 	kernels "github.com/troupe-llm/troupe/kernels/cpu"
 	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/machine"
 )
 
 // Report is what was found. Sizes are bytes.
@@ -14,8 +15,11 @@ type Report struct {
 	OS              string  `json:"os"`
 	Instructions    string  `json:"instructions"` // the tier of kernels that runs
 	Cores           int     `json:"cores"`
-	Threads         int     `json:"threads"` // that troupe serve would use
+	Threads         int     `json:"threads"`      // that troupe serve would use
+	MemoryTotal     int64   `json:"memory_total"` // 0 = not known
 	MemoryAvailable int64   `json:"memory_available"`
+	MemoryLimit     int64   `json:"memory_limit"`               // of the control groups; 0 = none below the total
+	CPULimit        float64 `json:"cpu_limit"`                  // of the control groups, in cores; 0 = none below them
 	Bandwidth       float64 `json:"bandwidth_bytes_per_second"` // of all threads
 	SingleBandwidth float64 `json:"single_thread_bandwidth_bytes_per_second"`
 	Sizes           []Fit   `json:"sizes"`
@@ -35,6 +39,9 @@ type Fit struct {
 	// the weights leave has room; 0 if the model does not fit.
 	ContextTokens int64 `json:"context_tokens"`
 	MaxContext    int   `json:"max_context"` // of one sequence, as the model has it
+	// DefaultContextTokens is for how many of them troupe serve takes memory by itself;
+	// --kv-cache-memory-bytes takes more.
+	DefaultContextTokens int64 `json:"default_context_tokens"`
 	// TokensPerSecond is what to expect of one sequence that decodes alone.
 	TokensPerSecond float64 `json:"tokens_per_second"`
 }
@@ -45,12 +52,15 @@ const decodeShare = 0.8
 // kvBytes is the size of a key's or value's element: 16 bits.
 const kvBytes = 2
 
-// Examine measures the machine. readBytes is the size of the buffer for that.
+// Examine measures the machine. readBytes is the size of the buffer for that; it is
+// smaller where memory is short.
 func Examine(readBytes int64) (*Report, error) {
 	r := &Report{
 		OS: runtime.GOOS + "/" + runtime.GOARCH, Instructions: kernels.Best().String(), Cores: runtime.NumCPU(),
 		Threads: runtime.GOMAXPROCS(0), MemoryAvailable: model.AvailableMemory(),
 	}
+	r.limit(machine.Read())
+	readBytes = max(min(readBytes, r.MemoryAvailable/4), minReadBytes)
 	var err error
 	if r.Bandwidth, err = bandwidth(r.Threads, readBytes); err != nil {
 		return nil, err
@@ -70,6 +80,17 @@ func Examine(readBytes int64) (*Report, error) {
 		}
 	}
 	return r, nil
+}
+
+// minReadBytes is the least buffer that is read.
+const minReadBytes = 1 << 20
+
+// limit notes what the machine has, and what control groups leave of it.
+func (r *Report) limit(l machine.Limits) {
+	r.MemoryTotal, r.MemoryLimit = l.Total, l.Group
+	if l.GroupCPUs < float64(r.Cores) {
+		r.CPULimit = l.GroupCPUs
+	}
 }
 
 // readings is how often the buffer is read: the best one counts, since what slows a
@@ -96,6 +117,7 @@ func (r *Report) judge(f *Fit, decodeBytes int64) {
 	}
 	f.Fits = true
 	f.ContextTokens = left / f.KVBytesPerToken
+	f.DefaultContextTokens = model.CacheBudget(left) / f.KVBytesPerToken
 	f.TokensPerSecond = decodeShare * r.Bandwidth / float64(decodeBytes)
 }
 

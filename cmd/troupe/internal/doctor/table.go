@@ -19,7 +19,13 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "System\t%s, %d cores, %d threads\n", r.OS, r.Cores, r.Threads)
 	fmt.Fprintf(t, "Instructions\t%s\n", r.Instructions)
-	fmt.Fprintf(t, "Memory\t%s available, read at %.1f GB/s (%.1f by one thread)\n", size(r.MemoryAvailable), r.Bandwidth/1e9, r.SingleBandwidth/1e9)
+	fmt.Fprintf(t, "Memory\t%s, read at %.1f GB/s (%.1f by one thread)\n", r.memory(), r.Bandwidth/1e9, r.SingleBandwidth/1e9)
+	if r.MemoryLimit > 0 {
+		fmt.Fprintf(t, "Control group\tat most %s of memory\n", size(r.MemoryLimit))
+	}
+	if r.CPULimit > 0 {
+		fmt.Fprintf(t, "Control group\tat most %.3g of %d cores\n", r.CPULimit, r.Cores)
+	}
 	if r.Model != nil {
 		f := r.Model
 		fmt.Fprintf(t, "Model\t%s: %s parameters in %s, %s of weights, %s of keys and values per 1,000 tokens\n",
@@ -42,14 +48,28 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return t.Flush()
 }
 
+func (r *Report) memory() string {
+	if r.MemoryTotal == 0 {
+		return size(r.MemoryAvailable) + " assumed"
+	}
+	return fmt.Sprintf("%s of %s available", size(r.MemoryAvailable), size(r.MemoryTotal))
+}
+
+// verdict says whether a model fits, and which flags its whole context needs.
 func (f *Fit) verdict() string {
 	if !f.Fits {
 		return fmt.Sprintf("does not fit: %s of memory are missing", size(f.MissingBytes))
 	}
 	text := fmt.Sprintf("fits, with room for %s tokens of context in all (%s for one sequence); about %.1f tokens/s alone",
 		count(f.ContextTokens), count(int64(f.MaxContext)), f.TokensPerSecond)
-	if f.ContextTokens < int64(f.MaxContext) {
+	longest := int64(f.MaxContext)
+	switch {
+	case f.ContextTokens < longest && f.DefaultContextTokens < f.ContextTokens:
+		text += fmt.Sprintf("; --max-model-len must be at most %d, or %d without --kv-cache-memory-bytes", f.ContextTokens, f.DefaultContextTokens)
+	case f.ContextTokens < longest:
 		text += fmt.Sprintf("; --max-model-len must be at most %d", f.ContextTokens)
+	case f.DefaultContextTokens < longest:
+		text += fmt.Sprintf("; give --kv-cache-memory-bytes %d, or --max-model-len of at most %d", longest*f.KVBytesPerToken, f.DefaultContextTokens)
 	}
 	return text
 }
