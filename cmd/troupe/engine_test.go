@@ -8,14 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/enginebench"
+	"github.com/troupe-llm/troupe/cmd/troupe/internal/randommodel"
+	"github.com/troupe-llm/troupe/model/gguf"
 )
 
 // A model of random weights is written and measured beside the embedded one: every
 // row has as many values as there are repetitions.
 func TestBenchEngine(t *testing.T) {
+	small := randommodel.Shape{Name: "small", Hidden: 256, Intermediate: 512, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64,
+		Vocab: 4096, Context: 512, RopeTheta: 1e4, Tied: true}
 	file := filepath.Join(t.TempDir(), "random.gguf")
-	code, _, stderr := execute(t, "", "bench", "model", file, "--type", "q4_0")
-	require.Equal(t, exitOK, code, stderr)
+	require.NoError(t, randommodel.WriteFile(file, small, gguf.Q4_0, 1))
 	code, stdout, stderr := execute(t, "", "bench", "engine", "understudy", file, "--prefill", "9", "--decode", "1,3", "--context", "5",
 		"--tokens", "2", "--repetitions", "2", "--read-mib", "1", "--json", "-")
 	require.Equal(t, exitOK, code, stderr)
@@ -38,10 +41,10 @@ func TestBenchEngine(t *testing.T) {
 		}
 	}
 	random := r.Engines[1].Rows
-	const position = 2 * 12 * 768 * 2 // key and value, layers, elements of each, bytes
-	require.InDelta(t, position*(6+7)/2., random[1].KVBytes, 1, "the steps see 6 and 7 positions")
+	position := float64(small.KVBytesPerToken(2))
+	require.InDelta(t, position*(6+7)/2, random[1].KVBytes, 1, "the steps see 6 and 7 positions")
 	require.Greater(t, random[2].KVBytes, 3*random[1].KVBytes-1, "three sequences, of which some decode while others prefill")
-	require.InEpsilon(t, 85e6*18/32+24.6e6*34/32, r.Engines[1].DecodeBytes, 0.02, "the table is the output matrix, in eight bits")
+	require.InEpsilon(t, small.DecodeBytes(gguf.Q4_0), r.Engines[1].DecodeBytes, 0.02, "the table is the output matrix, in eight bits")
 }
 
 // A model of a hub is fetched, and measured as it is and quantised.
@@ -58,6 +61,15 @@ func TestBenchEngineOfAHubByQuantization(t *testing.T) {
 	require.Equal(t, "bfloat16", r.Engines[0].Types)
 	require.Contains(t, r.Engines[1].Types, "q8_0")
 	require.Less(t, r.Engines[1].DecodeBytes, r.Engines[0].DecodeBytes)
+}
+
+func TestBenchModel(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "random.gguf")
+	code, _, stderr := execute(t, "", "bench", "model", file, "--type", "q4_0")
+	require.Equal(t, exitOK, code, stderr)
+	code, stdout, stderr := execute(t, "", "doctor", file, "--read-mib", "1")
+	require.Equal(t, exitOK, code, stderr)
+	require.Contains(t, stdout, "110M parameters in q4_0 and q8_0")
 }
 
 func TestBenchEngineWithoutAModel(t *testing.T) {
