@@ -26,7 +26,7 @@ func (s *server) openCluster(p *parts, info *infer.ModelInfo) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := cluster.ParseHosts(strings.Join(c.Hosts, ","))
+	provider, err := s.nodeProvider(c)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *server) openCluster(p *parts, info *infer.ModelInfo) error {
 	}
 	var series *metrics.Cluster
 	node, err := cluster.NewNode(cluster.Options{
-		Cluster: c.Cluster, Advertise: strings.TrimSpace(c.Advertise), Role: cluster.Role(c.Role), Security: security, Provider: hosts, Version: version(),
+		Cluster: c.Cluster, Advertise: strings.TrimSpace(c.Advertise), Role: cluster.Role(c.Role), Security: security, Provider: provider, Version: version(),
 		Model: model, ModelName: info.ServedNames[0], Logger: s.log, OnRefused: func() { series.ObserveRefused() },
 	})
 	if err != nil {
@@ -50,6 +50,14 @@ func (s *server) openCluster(p *parts, info *infer.ModelInfo) error {
 	s.closers = append(s.closers, func() error { node.Close(); return nil })
 	s.log.Info(fmt.Sprintf("Node %s of cluster %s, role %s", node.Self().Address, c.Cluster, c.Role))
 	return nil
+}
+
+// nodeProvider finds the other nodes in an etcd, or at a list of addresses.
+func (s *server) nodeProvider(c *config.ClusterFlags) (cluster.Provider, error) {
+	if len(c.Etcd) > 0 {
+		return etcdProvider(c.Etcd, s.log)
+	}
+	return cluster.ParseHosts(strings.Join(c.Hosts, ","))
 }
 
 // maxSecretBytes bounds a secret's file.

@@ -15,6 +15,7 @@ type ClusterFlags struct {
 	Advertise string   `placeholder:"HOST:PORT" help:"Address that other nodes reach this one at; it listens there and nowhere else."`
 	Role      string   `name:"cluster-role" enum:"both,front,worker" default:"both" help:"front: no devices of its own; worker: sends nothing to others."`
 	Hosts     []string `name:"cluster-hosts" sep:"," placeholder:"HOST:PORT" help:"Comma-separated addresses to find nodes at. A name may stand for several, as that of a headless service does."`
+	Etcd      []string `name:"cluster-etcd" sep:"," placeholder:"URL" help:"Comma-separated endpoints of an etcd to find nodes in, instead of --cluster-hosts."`
 	Secret    string   `name:"cluster-secret-file" placeholder:"FILE" help:"File of a secret of at least 32 bytes that all nodes share."`
 	Certfile  string   `name:"cluster-certfile" placeholder:"FILE" help:"PEM file of this node's certificate, for server and client, instead of a secret."`
 	Keyfile   string   `name:"cluster-keyfile" placeholder:"FILE" help:"PEM file of its key."`
@@ -33,8 +34,13 @@ func (s *Serve) checkCluster() error {
 	if c.Cluster == "" {
 		return c.checkAlone()
 	}
-	if c.Advertise == "" || len(c.Hosts) == 0 {
-		return errors.New("--cluster requires --advertise and --cluster-hosts")
+	if c.Advertise == "" || (len(c.Hosts) == 0) == (len(c.Etcd) == 0) {
+		return errors.New("--cluster requires --advertise, and --cluster-hosts or --cluster-etcd")
+	}
+	for _, endpoint := range c.Etcd {
+		if err := checkURL("--cluster-etcd", endpoint); err != nil {
+			return err
+		}
 	}
 	for _, host := range c.Hosts {
 		if err := checkHostPort("--cluster-hosts", host); err != nil {
@@ -66,6 +72,7 @@ func (c *ClusterFlags) checkAlone() error {
 		given bool
 	}{
 		{"--advertise", c.Advertise != ""}, {"--cluster-role", c.Role != RoleBoth}, {"--cluster-hosts", len(c.Hosts) > 0},
+		{"--cluster-etcd", len(c.Etcd) > 0},
 		{"--cluster-secret-file", c.Secret != ""}, {"--cluster-certfile", c.Certfile != ""}, {"--cluster-keyfile", c.Keyfile != ""},
 		{"--cluster-ca-certs", c.CACerts != ""},
 	} {
