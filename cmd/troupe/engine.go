@@ -8,31 +8,27 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/enginebench"
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/randommodel"
+	"github.com/troupe-llm/troupe/model"
+	"github.com/troupe-llm/troupe/model/gguf"
 	"github.com/troupe-llm/troupe/model/hub"
 	"github.com/troupe-llm/troupe/model/understudy"
 )
 
 // benchModel runs `troupe bench model`.
-func (m *Main) benchModel() error {
+func (m *Main) benchModel(ctx context.Context) error {
 	cfg := &m.cli.Bench.Model
-	return writeRandom(cfg.File, cfg.Shape, cfg.Type, cfg.Seed)
-}
-
-// writeRandom writes a model of random weights. Check has found the names.
-func writeRandom(path, shape, typ string, seed uint64) error {
-	s, err := randommodel.Find(shape)
+	ctx, cancel := m.untilSignal(ctx)
+	defer cancel()
+	random, err := randommodel.FindModel(cfg.Shape, cfg.Type, cfg.Seed)
 	if err != nil {
 		return err
 	}
-	t, err := randommodel.FindType(typ)
-	if err != nil {
-		return err
-	}
-	return randommodel.WriteFile(path, s, t, seed)
+	return random.WriteFile(ctx, cfg.File)
 }
 
 // benchEngine runs `troupe bench engine`.
@@ -88,7 +84,13 @@ func (m *Main) openEngines(ctx context.Context, cfg *config.BenchEngine) (engine
 	}
 	for _, shape := range cfg.Shape {
 		for _, typ := range cfg.Type {
-			err := withRandom(shape, typ, func(path string) error { return open("random "+shape, path) })
+			random, err := randommodel.FindModel(shape, typ, 1)
+			if err == nil {
+				err = checkRoom(&random, cfg.Quantization, model.AvailableMemory())
+			}
+			if err == nil {
+				err = withRandom(ctx, &random, func(path string) error { return open("random "+shape, path) })
+			}
 			if err != nil {
 				return engines, err
 			}
@@ -132,16 +134,35 @@ func (m *Main) localModel(ctx context.Context, given string) (string, error) {
 	return got.Path, err
 }
 
+// checkRoom refuses a model of random weights that is too large for so many bytes of
+// memory, before it is written.
+func checkRoom(m *randommodel.Model, quantizations []string, available int64) error {
+	for _, q := range quantizations {
+		held := m.Type
+		if q != "none" && (held == gguf.BF16 || held == gguf.F16) {
+			var err error
+			if held, err = randommodel.FindType(q); err != nil {
+				return err
+			}
+		}
+		if need := m.Shape.Bytes(held); need > available {
+			return fmt.Errorf("the weights of a random %s in %s take %d bytes of memory, but only %d are available: choose a smaller shape or type",
+				m.Shape.Name, strings.ToLower(held.String()), need, available)
+		}
+	}
+	return nil
+}
+
 // withRandom calls use with a file of random weights, which is gone afterwards: what
 // is loaded does not need it any more.
-func withRandom(shape, typ string, use func(path string) error) (err error) {
+func withRandom(ctx context.Context, m *randommodel.Model, use func(path string) error) (err error) {
 	dir, err := os.MkdirTemp("", "troupe-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, shape+"-"+typ+".gguf")
-	if err := writeRandom(path, shape, typ, 1); err != nil {
+	path := filepath.Join(dir, "random.gguf")
+	if err := m.WriteFile(ctx, path); err != nil {
 		return err
 	}
 	return use(path)

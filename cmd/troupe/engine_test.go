@@ -18,7 +18,7 @@ func TestBenchEngine(t *testing.T) {
 	small := randommodel.Shape{Name: "small", Hidden: 256, Intermediate: 512, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64,
 		Vocab: 4096, Context: 512, RopeTheta: 1e4, Tied: true}
 	file := filepath.Join(t.TempDir(), "random.gguf")
-	require.NoError(t, randommodel.WriteFile(file, small, gguf.Q4_0, 1))
+	require.NoError(t, (&randommodel.Model{Shape: small, Type: gguf.Q4_0, Seed: 1}).WriteFile(t.Context(), file))
 	code, stdout, stderr := execute(t, "", "bench", "engine", "understudy", file, "--prefill", "9", "--decode", "1,3", "--context", "5",
 		"--tokens", "2", "--repetitions", "2", "--read-mib", "1", "--json", "-")
 	require.Equal(t, exitOK, code, stderr)
@@ -61,6 +61,19 @@ func TestBenchEngineOfAHubByQuantization(t *testing.T) {
 	require.Equal(t, "bfloat16", r.Engines[0].Types)
 	require.Contains(t, r.Engines[1].Types, "q8_0")
 	require.Less(t, r.Engines[1].DecodeBytes, r.Engines[0].DecodeBytes)
+}
+
+// What cannot be loaded is not written either.
+func TestBenchEngineOfAShapeThatDoesNotFit(t *testing.T) {
+	m, err := randommodel.FindModel("1.1b", "bf16", 1)
+	require.NoError(t, err)
+	require.NoError(t, checkRoom(&m, []string{"none"}, 3e9))
+	require.NoError(t, checkRoom(&m, []string{"q4_0", "q8_0"}, 15e8))
+	err = checkRoom(&m, []string{"q8_0", "none"}, 15e8)
+	require.ErrorContains(t, err, "the weights of a random 1.1b in bf16 take 2200")
+	require.ErrorContains(t, err, "only 1500000000 are available")
+	m.Type = gguf.Q4_0
+	require.NoError(t, checkRoom(&m, []string{"q8_0"}, 8e8), "what is quantised stays as it is")
 }
 
 func TestBenchModel(t *testing.T) {

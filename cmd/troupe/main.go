@@ -125,7 +125,7 @@ func (m *Main) Run(ctx context.Context) error {
 	case config.CommandBenchEngine:
 		return m.benchEngine(ctx)
 	case config.CommandBenchModel:
-		return m.benchModel()
+		return m.benchModel(ctx)
 	case config.CommandDoctor:
 		return m.doctor(ctx)
 	case config.CommandVersion:

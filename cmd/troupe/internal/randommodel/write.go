@@ -2,6 +2,7 @@ package randommodel
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,15 +18,31 @@ import (
 // alignment of a tensor's bytes in the file, which is GGUF's default.
 const alignment = 32
 
-// WriteFile writes a file of the shape whose matrices are of type t. The same
-// arguments give the same bytes. The file appears when it is whole.
-func WriteFile(path string, s Shape, t gguf.Type, seed uint64) error {
+// Model is what a file is to hold; the same one gives the same bytes.
+type Model struct {
+	Shape Shape
+	Type  gguf.Type // of the matrices
+	Seed  uint64    // of the weights
+}
+
+// FindModel returns the model of a shape's and a type's name.
+func FindModel(shape, typ string, seed uint64) (m Model, err error) {
+	m.Seed = seed
+	if m.Shape, err = Find(shape); err != nil {
+		return m, err
+	}
+	m.Type, err = FindType(typ)
+	return m, err
+}
+
+// WriteFile writes a file, which appears when it is whole. It stops when ctx ends.
+func (m *Model) WriteFile(ctx context.Context, path string) error {
 	part := path + ".part"
 	f, err := os.Create(part)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(Write(f, s, t, seed), f.Close())
+	err = errors.Join(m.Write(ctx, f), f.Close())
 	if err == nil {
 		err = os.Rename(part, path)
 	}
@@ -36,19 +53,33 @@ func WriteFile(path string, s Shape, t gguf.Type, seed uint64) error {
 }
 
 // Write writes what WriteFile does.
-func Write(w io.Writer, s Shape, t gguf.Type, seed uint64) error {
-	out := bufio.NewWriterSize(w, 1<<20)
-	head := newHeader(s, t)
+func (m *Model) Write(ctx context.Context, w io.Writer) error {
+	out := bufio.NewWriterSize(&writer{ctx, w}, 1<<20)
+	head := newHeader(m.Shape, m.Type)
 	if _, err := out.Write(head); err != nil {
 		return err
 	}
-	values := &values{random: rand.NewChaCha8(seed32(seed))}
-	for _, x := range s.tensors(t) {
+	values := &values{random: rand.NewChaCha8(seed32(m.Seed))}
+	for _, x := range m.Shape.tensors(m.Type) {
 		if err := values.write(out, &x); err != nil {
 			return err
 		}
 	}
 	return out.Flush()
+}
+
+// writer fails when its context has ended.
+type writer struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+// Write implements io.Writer.
+func (w *writer) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(b)
 }
 
 func seed32(seed uint64) (b [32]byte) {

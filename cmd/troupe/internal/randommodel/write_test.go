@@ -2,6 +2,7 @@ package randommodel_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,7 +29,7 @@ func TestFilesLoad(t *testing.T) {
 			typ, err := randommodel.FindType(name)
 			require.NoError(t, err)
 			path := filepath.Join(t.TempDir(), "m.gguf")
-			require.NoError(t, randommodel.WriteFile(path, s, typ, 1))
+			require.NoError(t, (&randommodel.Model{Shape: s, Type: typ, Seed: 1}).WriteFile(t.Context(), path))
 			info, err := os.Stat(path)
 			require.NoError(t, err)
 			require.InDelta(t, s.Bytes(typ), info.Size(), 64<<10, "but for the vocabulary")
@@ -48,11 +49,22 @@ func TestFilesLoad(t *testing.T) {
 func TestSameSeedSameBytes(t *testing.T) {
 	file := func(seed uint64) []byte {
 		var b bytes.Buffer
-		require.NoError(t, randommodel.Write(&b, small(false), gguf.Q4_0, seed))
+		require.NoError(t, (&randommodel.Model{Shape: small(false), Type: gguf.Q4_0, Seed: seed}).Write(t.Context(), &b))
 		return b.Bytes()
 	}
 	require.Equal(t, file(1), file(1))
 	require.NotEqual(t, file(1), file(2))
+}
+
+func TestNothingStaysOfAnInterruptedFile(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	err := (&randommodel.Model{Shape: small(false), Type: gguf.Q4_0, Seed: 1}).WriteFile(ctx, filepath.Join(dir, "m.gguf"))
+	require.ErrorIs(t, err, context.Canceled)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // The sizes of public models, to the percent.
