@@ -28,6 +28,7 @@ func (m *Main) top(ctx context.Context) (err error) {
 	defer ticker.Stop()
 	o := top.Options{
 		Client: newClient(cfg.URL, cmp.Or(cfg.APIKey, m.Getenv("OPENAI_API_KEY"))), In: m.Stdin, Out: m.Stdout,
+		Cluster:  cfg.Cluster,
 		Terminal: isTerminal(m.Stdin) && isTerminal(m.Stdout), Ticks: ticker.C,
 		Size: func() (int, int) { return terminalSize(m.Stdout) },
 	}

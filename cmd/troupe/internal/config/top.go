@@ -6,6 +6,7 @@ import "fmt"
 type Top struct {
 	URL      string  `name:"url" default:"http://localhost:8000" help:"Server to look at."`
 	APIKey   string  `name:"api-key" placeholder:"KEY" help:"Administrator's key; or OPENAI_API_KEY."`
+	Cluster  bool    `help:"Show the nodes of the server's cluster and their devices, too."`
 	Interval float64 `default:"1" help:"Seconds between two looks."`
 }
 

@@ -18,6 +18,7 @@ type screen struct {
 	rates    map[string]float64 // tokens per second since the list before, by id
 	selected string             // id, "" = none
 	message  string
+	nodes    []client.Node // shown above the requests; nil = are not
 }
 
 // show takes a new list. The selection stays with its request; if that is over,
@@ -75,6 +76,9 @@ func (s *screen) lines(width, height int) []string {
 	out := []string{s.summary()}
 	if height > 0 {
 		out = append(out, "↑ ↓ select   x cancel   q quit   "+s.message)
+	}
+	if s.nodes != nil {
+		out = append(append(out, nodeLines(s.nodes)...), "")
 	}
 	header := make([]string, len(columns))
 	for i, c := range columns {

@@ -17,6 +17,7 @@ type Options struct {
 	Client   *client.Client
 	In       io.Reader // keys; on a terminal in raw mode
 	Out      io.Writer
+	Cluster  bool                       // the nodes are shown, too
 	Terminal bool                       // live; else the list is written once
 	Size     func() (width, height int) // of the terminal
 	Ticks    <-chan time.Time           // when to ask the server
@@ -31,11 +32,9 @@ const plainWidth = 160 // of the list where there is no terminal
 // server that does not answer is asked again.
 func Run(ctx context.Context, o Options) error {
 	s := &screen{title: "troupe top  " + o.Client.BaseURL}
-	requests, err := o.poll(ctx)
-	if err != nil {
+	if err := o.look(ctx, s); err != nil {
 		return explain(err)
 	}
-	s.show(requests)
 	if !o.Terminal {
 		_, err := io.WriteString(o.Out, strings.Join(s.lines(plainWidth, 0), "\n")+"\n")
 		return err
@@ -74,15 +73,13 @@ func (o *Options) live(ctx context.Context, s *screen) error {
 				continue
 			}
 		}
-		requests, err := o.poll(ctx)
+		err := o.look(ctx, s)
 		var refused *client.StatusError
 		switch {
 		case errors.As(err, &refused):
 			return explain(err)
 		case err != nil:
 			s.message = err.Error()
-		default:
-			s.show(requests)
 		}
 	}
 }
@@ -109,10 +106,18 @@ func (o *Options) press(ctx context.Context, s *screen, k key) bool {
 	return false
 }
 
-func (o *Options) poll(ctx context.Context) ([]client.Request, error) {
+// look asks the server for what the screen shows.
+func (o *Options) look(ctx context.Context, s *screen) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
-	return o.Client.Requests(ctx)
+	requests, err := o.Client.Requests(ctx)
+	if err == nil && o.Cluster {
+		s.nodes, err = o.Client.Cluster(ctx)
+	}
+	if err == nil {
+		s.show(requests)
+	}
+	return err
 }
 
 // draw writes over the screen in one go, so that nothing flickers.

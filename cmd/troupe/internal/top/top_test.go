@@ -47,6 +47,16 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+	if r.URL.Path == client.PathCluster {
+		one := 1
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": []client.Node{
+			{Address: "a:1", Role: "front", Version: "v", Model: "m", Self: true, NumRequests: &one},
+			{Address: "b:\x1b1", Role: "worker", Version: "v", Model: "m", Draining: true, Devices: []client.Device{
+				{State: "serving", NumSequences: 3, NumOwnSequences: &one, NumQueuedTokens: 9, NumFreeBlocks: 5, NumBlocks: 8, SampleAgeMs: 120}, {Index: 1, State: "connecting"},
+			}},
+		}})
+		return
+	}
 	for i := range f.requests { // time goes by with every look
 		f.requests[i].AgeMs += 1000
 		f.requests[i].NumOutputTokens += 5
@@ -83,6 +93,19 @@ func TestListOnce(t *testing.T) {
 	require.Regexp(t, `^ID +KEY +PHASE +AGE +PROMPT +CACHED +OUTPUT +TOK/S +QUEUE RECOVERED$`, lines[1])
 	require.Regexp(t, `^cmpl-00 +team +decode +1\.0s +7 +0 +5 +0$`, lines[2])
 	require.Regexp(t, `^cmpl- \[2Jx ×2 +team +queued +3m11s +7 +0 +5 +3 +0$`, lines[3])
+}
+
+func TestNodesAreShown(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, top.Run(context.Background(), top.Options{Client: startServer(t, &fakeServer{requests: requests(1)}), Out: &out, Cluster: true}))
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	require.Len(t, lines, 8)
+	require.Regexp(t, `^NODE +ROLE +VERSION +MODEL +REQUESTS +DEVICE +STATE +SEQS +OWN +QUEUED TOKENS +FREE BLOCKS +SAMPLE$`, lines[1])
+	require.Regexp(t, `^a:1 \* +front +v +m +1 +-$`, lines[2])
+	require.Regexp(t, `^b: 1 +worker, draining +v +m +- +0 +serving +3 +1 +9 +5/8 +120ms$`, lines[3])
+	require.Regexp(t, `^ +1 +connecting +0 +- +0 +0/0 +0ms$`, lines[4])
+	require.Empty(t, lines[5])
+	require.Contains(t, lines[7], "cmpl-00")
 }
 
 func TestRefusalsAreExplained(t *testing.T) {
