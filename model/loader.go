@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -26,7 +25,6 @@ type loader struct {
 	done       int64 // bytes of the file
 	total      int64
 	scratch    []byte // converted parts of the item at hand
-	touched    byte   // keeps prefault's reads from being optimized away
 }
 
 // fileDTypes maps the formats' names of the element types that weights may have.
@@ -103,13 +101,28 @@ func ignorable(name string, tied bool) bool {
 // run loads all items. A file that shrinks meanwhile gives an error.
 func (l *loader) run(items []item) error {
 	l.report(0)
-	for _, it := range items {
-		name := it.parts[0].name
-		if err := reading(name, "the file of tensor "+strconv.Quote(name), func() error { return l.load(it) }); err != nil {
+	next := ahead{c: l.checkpoint}
+	next.start(items[0])
+	for i, it := range items {
+		if err := next.wait(); err != nil {
 			return err
 		}
+		if i+1 < len(items) {
+			next.start(items[i+1])
+		}
+		if err := l.loadMapped(it); err != nil {
+			_ = next.wait() // the first error is the one to report
+			return err
+		}
+		next.drop(it)
 	}
 	return nil
+}
+
+// loadMapped loads an item whose bytes may go away meanwhile.
+func (l *loader) loadMapped(it item) error {
+	name := it.parts[0].name
+	return reading(name, "the file of tensor "+strconv.Quote(name), func() error { return l.load(it) })
 }
 
 // reading runs f, which reads a mapped file. A page that the file no longer has
@@ -170,18 +183,13 @@ func (l *loader) vector(it item, parts []compute.RawTensor) (compute.Vector, err
 	return l.backend.NewVector(whole)
 }
 
-// part returns one tensor's bytes, known to be readable, in the element type
+// part returns one tensor's bytes, which ahead has read, in the element type
 // that the backend is to hold.
 func (l *loader) part(spec tensorSpec, it item) (compute.RawTensor, error) {
 	t, err := l.checkpoint.find(spec)
 	if err != nil {
 		return t, err
 	}
-	s := l.checkpoint.tensors[spec.name].shard
-	if s.m.shrunk() {
-		return t, infer.Errorf(infer.CodeInvalid, s.name, "%s became shorter while it was being loaded", s.name)
-	}
-	l.touched ^= prefault(t.Data)
 	if heads := l.checkpoint.tensors[spec.name].pairedHeads; heads > 0 {
 		t.Data = l.inScratch(len(t.Data), func(dst []byte) []byte { return appendUnpaired(dst, t.Data, spec.rows, heads) })
 	}
@@ -320,15 +328,6 @@ func appendUnpaired(dst, data []byte, rows, heads int) []byte {
 		}
 	}
 	return dst
-}
-
-// prefault reads one byte of every page on this goroutine, where a fault can be
-// recovered: the backend's workers could not.
-func prefault(data []byte) (sum byte) {
-	for i := 0; i < len(data); i += os.Getpagesize() {
-		sum ^= data[i]
-	}
-	return sum
 }
 
 func (l *loader) report(n int64) {

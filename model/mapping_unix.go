@@ -4,6 +4,7 @@ package model
 
 import (
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,19 @@ func (m *mapping) shrunk() bool {
 	}
 	info, err := m.file.Stat()
 	return err != nil || info.Size() < int64(len(m.data))
+}
+
+// drop lets go of the pages that are data's alone. Reading them again brings them back.
+func (m *mapping) drop(data []byte) {
+	if m.file == nil || len(data) == 0 {
+		return
+	}
+	page := os.Getpagesize()
+	from := int(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.data))))
+	first, end := (from+page-1)/page*page, (from+len(data))/page*page
+	if first < end {
+		_ = unix.Madvise(m.data[first:end], unix.MADV_DONTNEED) // a hint only
+	}
 }
 
 func (m *mapping) close() error {
