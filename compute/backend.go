@@ -234,5 +234,13 @@ type Backend interface {
 	Close() error
 }
 
+// Binder is a Backend that costs less while it belongs to one goroutine.
+type Binder interface {
+	// Bind has the backend belong to the calling goroutine, on a thread of its own, until
+	// that calls Unbind.
+	Bind() error
+	Unbind()
+}
+
 // Rope is a RopeTable in the backend's memory.
 type Rope interface{ MaxPositions() int }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
 )
 
@@ -42,9 +43,11 @@ func newRunner(m *Model, own *room, p proposer) *Runner {
 // loop is the runner's goroutine. It ends when jobs is closed.
 func (r *Runner) loop(s *step) {
 	defer close(r.done)
+	release := s.bind()
 	for j := range r.jobs {
 		j.done(s.execute(j.plan))
 	}
+	release()
 	r.err = s.room.close()
 }
 
@@ -85,4 +88,14 @@ func (r *Runner) Close() error {
 	r.mu.Unlock()
 	<-r.done
 	return r.err
+}
+
+// bind gives the step's backend to the calling goroutine. One that cannot be had now,
+// since its device is lost, says so at the first step.
+func (s *step) bind() (release func()) {
+	b, ok := s.room.backend.(compute.Binder)
+	if !ok || b.Bind() != nil {
+		return func() {}
+	}
+	return b.Unbind
 }

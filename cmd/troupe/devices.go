@@ -40,7 +40,7 @@ func (s *server) openBackends() (backends []compute.Backend, err error) {
 	case err != nil && d.Kind != config.DeviceAuto:
 		return nil, fmt.Errorf("--device %s: %w", d.Kind, err)
 	case err != nil:
-		s.log.Info("No GPU is used: " + err.Error())
+		s.noGPU = err
 	case driver != nil:
 		return s.openGPUs(driver, d)
 	}

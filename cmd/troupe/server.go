@@ -33,6 +33,7 @@ type server struct {
 	registry *prometheus.Registry
 	models   []*model.Model // of the batchers: one per device, or one for all
 	model    *model.Model   // the first
+	noGPU    error          // why --device auto found none
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
@@ -150,6 +151,9 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // describe logs what is served, in a few lines.
 func (s *server) describe() {
 	spec, kv := s.model.Spec(), s.model.KVSpec()
+	if s.noGPU != nil {
+		s.log.Info("No GPU is used: " + s.noGPU.Error())
+	}
 	s.log.Info(fmt.Sprintf("Model %s: %s parameters, %s, on %s", s.engine.Model().Root, shortCount(s.model.NumParameters()), spec.DType, spec.Device))
 	if q := s.cfg.Model.Quantization; q != "none" && q != "" && !s.model.Quantized() {
 		s.log.Warn(fmt.Sprintf("--quantization %s changed nothing: the model's weights are quantised already, or their rows are no multiple of 32", q))

@@ -55,7 +55,10 @@ type shared struct {
 	memoryShare float64
 }
 
-var _ compute.Backend = (*Backend)(nil)
+var (
+	_ compute.Backend = (*Backend)(nil)
+	_ compute.Binder  = (*Backend)(nil)
+)
 
 // New returns a backend on a device.
 func New(o Options) (*Backend, error) {
@@ -118,6 +121,12 @@ func (b *Backend) Sync() error {
 	}
 	return nil
 }
+
+// Bind implements compute.Binder.
+func (b *Backend) Bind() error { return b.stream.Bind() }
+
+// Unbind implements compute.Binder.
+func (b *Backend) Unbind() { b.stream.Unbind() }
 
 // note keeps the first error.
 func (b *Backend) note(err error) {

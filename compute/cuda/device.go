@@ -31,6 +31,10 @@ type Stream interface {
 	// Fetch waits for what was enqueued, and returns a copy of n bytes of the device,
 	// which is valid until the next Fetch.
 	Fetch(src Ptr, n int) ([]byte, error)
+	// Bind ties the stream to the calling goroutine until it calls Unbind, which makes
+	// the calls between cheaper.
+	Bind() error
+	Unbind()
 	// Sync waits for what was enqueued and returns the first error.
 	Sync() error
 	Close() error

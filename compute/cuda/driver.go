@@ -130,21 +130,47 @@ type stream struct {
 	staging []byte // pinned; [0, used) may not have been copied yet
 	used    int
 	fetched []byte // pinned
+	held    bool   // by the goroutine that called Bind
+}
+
+// Bind implements Stream.
+func (s *stream) Bind() error {
+	err := s.d.dev.Bind()
+	s.held = err == nil
+	return err
+}
+
+// Unbind implements Stream.
+func (s *stream) Unbind() {
+	if s.held {
+		s.held = false
+		s.d.dev.Unbind()
+	}
+}
+
+// bound calls f with the device current, as it is already while the stream is held.
+func (s *stream) bound(f func() error) error {
+	if s.held {
+		return f()
+	}
+	return s.d.bound(f)
 }
 
 // Launch implements kernels.Launcher.
 func (s *stream) Launch(k kernels.Kernel, g kernels.Grid, values []uint64) error {
-	if err := s.d.dev.Bind(); err != nil {
-		return err
+	if !s.held {
+		if err := s.d.dev.Bind(); err != nil {
+			return err
+		}
+		defer s.d.dev.Unbind()
 	}
-	defer s.d.dev.Unbind()
 	return s.s.Launch(s.d.funcs[k], gpu.LaunchConfig{Grid: [3]int{g.X, g.Y, g.Z}, Block: [3]int{g.Threads, 1, 1}}, values)
 }
 
 // Write implements Stream. What does not fit into the staging memory waits for what was
 // enqueued.
 func (s *stream) Write(dst Ptr, src []byte) error {
-	return s.d.bound(func() error {
+	return s.bound(func() error {
 		if len(src) > len(s.staging)-s.used {
 			if err := s.sync(); err != nil {
 				return err
@@ -168,7 +194,7 @@ func (s *stream) sync() error {
 
 // Fetch implements Stream.
 func (s *stream) Fetch(src Ptr, n int) ([]byte, error) {
-	err := s.d.bound(func() error {
+	err := s.bound(func() error {
 		if err := s.reserve(n); err != nil {
 			return err
 		}
@@ -200,11 +226,11 @@ func (s *stream) reserve(n int) error {
 }
 
 // Sync implements Stream.
-func (s *stream) Sync() error { return s.d.bound(s.sync) }
+func (s *stream) Sync() error { return s.bound(s.sync) }
 
 // Close implements Stream.
 func (s *stream) Close() error {
-	return s.d.bound(func() error {
+	return s.bound(func() error {
 		var errs []error
 		if s.s != nil {
 			errs = append(errs, s.s.Sync(), s.s.Close())
