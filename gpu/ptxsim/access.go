@@ -1,6 +1,7 @@
 package ptxsim
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"strings"
 )
@@ -140,10 +141,14 @@ func load(d *decoder) op {
 	}
 	return func(w *warp, m uint32) {
 		w.tmp = w.r[base] // a target may be the address
+		at, each := w.readable(sp, &w.tmp, offset, size*count, m)
 		for ; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m) & 31
-			s, o := w.locate(sp, w.tmp[l]+offset, size*count, l)
-			w.reads(s, o, size*count, l)
+			s, o := at.s, at.o+l*each
+			if s == nil {
+				s, o = w.locate(sp, w.tmp[l]+offset, size*count, l)
+				w.reads(s, o, size*count, l)
+			}
 			for i, r := range to {
 				v := get(s.data[o+i*size:], size)
 				if sign {
@@ -166,12 +171,30 @@ func firstOf(o operand) operand {
 func loadOne(sp space, to, base int, offset uint64, size int) op {
 	return func(w *warp, m uint32) {
 		a, t := &w.r[base], &w.r[to]
+		if at, each := w.readable(sp, a, offset, size, m); at.s != nil {
+			gather(t, at.s.data[at.o:], each, size)
+			return
+		}
 		for ; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m) & 31
 			s, o := w.locate(sp, a[l]+offset, size, l)
 			w.reads(s, o, size, l)
 			t[l] = get(s.data[o:], size)
 		}
+	}
+}
+
+// gather reads numbers that are some bytes apart into the lanes of a register.
+func gather(t *reg, data []byte, each, size int) {
+	if each == 4 && size == 4 {
+		data = data[:128]
+		for l := range t {
+			t[l] = uint64(binary.LittleEndian.Uint32(data[4*l : 4*l+4]))
+		}
+		return
+	}
+	for l := range t {
+		t[l] = get(data[l*each:], size)
 	}
 }
 
@@ -210,11 +233,20 @@ func store(d *decoder) op {
 	}
 	base, offset := d.address(0)
 	return func(w *warp, m uint32) {
-		a := &w.r[base]
+		a, n := &w.r[base], size*count
+		var at run
+		if m == full && n%4 == 0 {
+			if r, ok := w.consecutive(sp, a, offset, n); ok && w.writeRun(r, n) {
+				at = r
+			}
+		}
 		for ; m != 0; m &= m - 1 {
 			l := bits.TrailingZeros32(m) & 31
-			s, o := w.locate(sp, a[l]+offset, size*count, l)
-			w.writes(s, o, size*count, l)
+			s, o := at.s, at.o+l*n
+			if s == nil {
+				s, o = w.locate(sp, a[l]+offset, n, l)
+				w.writes(s, o, n, l)
+			}
 			for i, r := range from {
 				put(s.data[o+i*size:], size, w.r[r][l])
 			}

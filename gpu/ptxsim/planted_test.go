@@ -24,6 +24,8 @@ var faults = []struct {
 }{
 	{"reverse_race", 1, 128, inOut, ptxsim.RaceInBlock, gpu.LaunchFailed, ".shared.f32", "no barrier between"},
 	{"reverse_twice_race", 1, 128, inOut, ptxsim.RaceInBlock, gpu.LaunchFailed, ".shared.f32", "no barrier between"},
+	{"pass_on_race", 1, 64, func(r *rig) []uint64 { return []uint64{uint64(r.room(64))} },
+		ptxsim.RaceInBlock, gpu.LaunchFailed, "shared", "no barrier between"},
 	{"swap_race", 1, 128, inOut, ptxsim.RaceInBlock, gpu.LaunchFailed, "ld.shared.f32", "no barrier between"},
 	{"fill_beyond", 8, 128, func(r *rig) []uint64 { return []uint64{uint64(r.room(1000)), 1000} },
 		ptxsim.OutOfBounds, gpu.IllegalAddress, "st.global.u32", "4 bytes at offset 4000 of the allocation of 4000 bytes"},
@@ -105,6 +107,8 @@ func TestKernelsThatAreRightRun(t *testing.T) {
 		for i, v := range r.readFloats(out, 100) {
 			require.Equal(t, float32(99-i), v)
 		}
+		require.NoError(t, r.launch("pass_on_ok", 1, 96, uint64(out)))
+		require.Equal(t, []float32{4, 4}, r.readFloats(out+94*4, 2))
 		require.NoError(t, r.launch("swap_ok", 1, 128, uint64(out), uint64(in)))
 		require.Equal(t, []float32{1, 0, 3, 2}, r.readFloats(out, 4))
 		require.NoError(t, r.launch("tiles_ok", 1, 32, uint64(out), uint64(in)))

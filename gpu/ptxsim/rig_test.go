@@ -33,14 +33,14 @@ func TestPlantedKernelsAreOfTheirSource(t *testing.T) {
 
 // rig is a bound device with a stream and a module.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	driver *ptxsim.Driver
 	dev    gpu.Device
 	stream gpu.Stream
 	mod    gpu.Module
 }
 
-func newRig(t *testing.T, ptx string, o ptxsim.Options) *rig {
+func newRig(t testing.TB, ptx string, o ptxsim.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, driver: ptxsim.New(o)}
 	r.dev = r.open(0)

@@ -184,3 +184,27 @@ KERNEL(transpose, u32* b, const u32* a) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(address(s + (tid() & 7) * 4)) : "memory");
   b[tid()] = x;
 }
+// y[row] = dot(w[row], x), a row per warp: what decoding mostly does.
+KERNEL(rows, float* y, const float* w, const float* x, int n) {
+  int row = block() * (threads() / 32) + tid() / 32;
+  float s = 0;
+  for (int i = tid() & 31; i < n; i += 32) s = __builtin_fmaf(w[(unsigned long long)row * n + i], x[i], s);
+  for (int o = 16; o; o >>= 1) s += __nvvm_shfl_sync_bfly_f32(0xffffffffu, s, o, 31);
+  if ((tid() & 31) == 0) y[row] = s;
+}
+// One word that all read together, and that one thread then overwrites: after a barrier,
+// or before the other warps have read it.
+template <bool barrier> FN void pass_on(float* out) {
+  __shared__ float s;
+  if (tid() == 0) s = 1;
+  sync();
+  for (int i = 0; i < 3; i++) {
+    float v = *(volatile float*)&s;
+    if (barrier) sync();
+    if (tid() == 0) s = v + 1;
+    sync();
+  }
+  out[tid()] = s;
+}
+KERNEL(pass_on_ok, float* out) { pass_on<true>(out); }
+KERNEL(pass_on_race, float* out) { pass_on<false>(out); }
