@@ -29,8 +29,11 @@ type inst struct {
 	guard  int  // a predicate, or -1
 	target int  // of jumps
 	line   int
-	text   string // as it stands in the source
+	source string // as it stands there, in one line or several
 }
+
+// text is the instruction with single blanks.
+func (in *inst) text() string { return strings.Join(strings.Fields(in.source), " ") }
 
 // operand is an operand as it stands in the source.
 type operand struct {
@@ -56,20 +59,30 @@ func (p *parser) statement() {
 		p.labels[word] = len(p.k.code)
 		return
 	}
-	d := &decoder{parser: p, mods: strings.Split(word, "."), name: word, inst: &in}
+	d := &decoder{parser: p, mods: p.parts(word), name: word, inst: &in}
 	for p.tok.text != ";" {
 		d.args = append(d.args, p.operand(0))
 		if !p.accept(",") && p.tok.text != ";" {
 			p.fail("%q in the operands of %s", p.tok.text, word)
 		}
 	}
-	in.text = strings.Join(strings.Fields(p.src[start.at:p.tok.at]), " ")
+	in.source = p.src[start.at:p.tok.at]
 	d.decode()
 	p.expect(";")
 	if p.numInst++; p.numInst > maxInsts {
 		p.fail("more than %d instructions", maxInsts)
 	}
 	p.k.code = append(p.k.code, in)
+}
+
+// parts splits a mnemonic at its dots. There are few different ones.
+func (p *parser) parts(mnemonic string) []string {
+	all, ok := p.mnemonics[mnemonic]
+	if !ok {
+		all = strings.Split(mnemonic, ".")
+		p.mnemonics[mnemonic] = all
+	}
+	return all
 }
 
 func (p *parser) operand(depth int) operand {
@@ -138,7 +151,7 @@ type decoder struct {
 
 // reject ends parsing with an error about the instruction.
 func (d *decoder) reject(format string, a ...any) {
-	panic(&ParseError{Line: d.inst.line, Inst: d.inst.text, Reason: fmt.Sprintf(format, a...)})
+	panic(&ParseError{Line: d.inst.line, Inst: d.inst.text(), Reason: fmt.Sprintf(format, a...)})
 }
 
 func (d *decoder) decode() {

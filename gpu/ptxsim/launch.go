@@ -168,7 +168,7 @@ func (b *block) phase() bool {
 		}
 		if w.at != first.at {
 			code := b.l.k.code
-			w.fail(DivergedBarrier, 0, "warp %d waits there, warp %d at line %d, %q", w.id, first.id, code[first.at].line, code[first.at].text)
+			w.fail(DivergedBarrier, 0, "warp %d waits there, warp %d at line %d, %q", w.id, first.id, code[first.at].line, code[first.at].text())
 		}
 	}
 	b.epoch++

@@ -69,6 +69,8 @@ type parser struct {
 	labels map[string]int
 	jumps  []jump
 	consts map[uint64]int
+
+	mnemonics map[string][]string // their parts
 }
 
 type jump struct {
@@ -82,7 +84,7 @@ func parse(src string) (mod *module, err error) {
 	if len(src) > maxSource {
 		return nil, &ParseError{Line: 1, Reason: fmt.Sprintf("%d bytes of PTX; at most %d are read", len(src), maxSource)}
 	}
-	p := &parser{lexer: lexer{src: src, line: 1}, mod: &module{kernels: map[string]*kernel{}}, globals: map[string]variable{}}
+	p := &parser{lexer: lexer{src: src, line: 1}, mod: &module{kernels: map[string]*kernel{}}, globals: map[string]variable{}, mnemonics: map[string][]string{}}
 	defer func() {
 		switch r := recover().(type) {
 		case nil:

@@ -174,6 +174,6 @@ func (w *warp) race(s *span, o, lane int, now, before string, tag uint32) {
 // fail ends the launch with a report.
 func (w *warp) fail(kind Kind, lane int, format string, a ...any) {
 	in := &w.b.l.k.code[w.at]
-	panic(&Fault{Kind: kind, Kernel: w.b.l.k.name, Line: in.line, Inst: in.text, Block: w.b.at,
+	panic(&Fault{Kind: kind, Kernel: w.b.l.k.name, Line: in.line, Inst: in.text(), Block: w.b.at,
 		Thread: w.id*32 + lane, Lane: lane, Detail: fmt.Sprintf(format, a...)})
 }

@@ -61,7 +61,7 @@ func (w *warp) unpark() {
 		if code[w.at].kind == blocks || code[w.pc[l]].kind == blocks {
 			kind = DivergedBarrier
 		}
-		w.fail(kind, l, "lane %d waits there, lane %d at line %d, %q", first, l, code[w.pc[l]].line, code[w.pc[l]].text)
+		w.fail(kind, l, "lane %d waits there, lane %d at line %d, %q", first, l, code[w.pc[l]].line, code[w.pc[l]].text())
 	}
 	w.parked = 0
 }
