@@ -28,7 +28,15 @@ func (m *Main) benchModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return random.WriteFile(ctx, cfg.File)
+	return interrupted(random.WriteFile(ctx, cfg.File))
+}
+
+// interrupted says what a signal did.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: nothing was written")
+	}
+	return err
 }
 
 // benchEngine runs `troupe bench engine`.
@@ -162,7 +170,7 @@ func withRandom(ctx context.Context, m *randommodel.Model, use func(path string)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, "random.gguf")
-	if err := m.WriteFile(ctx, path); err != nil {
+	if err := interrupted(m.WriteFile(ctx, path)); err != nil {
 		return err
 	}
 	return use(path)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -74,6 +75,18 @@ func TestBenchEngineOfAShapeThatDoesNotFit(t *testing.T) {
 	require.ErrorContains(t, err, "only 1500000000 are available")
 	m.Type = gguf.Q4_0
 	require.NoError(t, checkRoom(&m, []string{"q8_0"}, 8e8), "what is quantised stays as it is")
+}
+
+func TestBenchModelInterrupted(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	dir := t.TempDir()
+	code, _, stderr := executeIn(nil, signals, "bench", "model", filepath.Join(dir, "m.gguf"), "--shape", "8b")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "interrupted")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestBenchModel(t *testing.T) {

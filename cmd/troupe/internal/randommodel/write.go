@@ -93,6 +93,9 @@ type header struct {
 	numKeys uint64
 }
 
+// fileTypes are the format's numbers for files whose matrices are mostly of a type.
+var fileTypes = map[gguf.Type]int{gguf.F16: 1, gguf.Q4_0: 2, gguf.Q8_0: 7, gguf.BF16: 32}
+
 // newHeader returns the file up to its first tensor: magic, metadata, the list of
 // tensors with their places, and what aligns them.
 // Source: ggml, docs/gguf.md, version 3.
@@ -100,6 +103,8 @@ func newHeader(s Shape, t gguf.Type) []byte {
 	h := &header{}
 	h.text("general.architecture", "llama")
 	h.text("general.name", "random-"+s.Name)
+	h.number("general.file_type", fileTypes[t])
+	h.number("general.quantization_version", 2)
 	h.number("llama.vocab_size", s.Vocab)
 	h.number("llama.context_length", s.Context)
 	h.number("llama.embedding_length", s.Hidden)
