@@ -101,10 +101,9 @@ func (s *search) round(ctx context.Context) []Member {
 	s.resolve(ctx)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	from := s.node.Self().Address
 	var wg sync.WaitGroup
 	for _, t := range s.targets {
-		wg.Go(func() { t.ask(ctx, from) })
+		wg.Go(func() { t.ask(ctx) })
 	}
 	wg.Wait()
 	var members []Member
@@ -117,8 +116,8 @@ func (s *search) round(ctx context.Context) []Member {
 	return members
 }
 
-func (t *target) ask(ctx context.Context, from string) {
-	m, err := ask(ctx, t.conn, from)
+func (t *target) ask(ctx context.Context) {
+	m, err := ask(ctx, t.conn)
 	if err == nil {
 		t.member, t.known, t.misses = m, true, 0
 		return

@@ -79,9 +79,9 @@ func serveDescribe(srv any, _ context.Context, decode func(any) error, _ grpc.Un
 }
 
 // ask asks a node what it is.
-func ask(ctx context.Context, conn *grpc.ClientConn, from string) (Member, error) {
+func ask(ctx context.Context, conn *grpc.ClientConn) (Member, error) {
 	var info clusterpb.NodeInfo
-	if err := conn.Invoke(ctx, describeMethod, &clusterpb.Describe{From: from}, &info); err != nil {
+	if err := conn.Invoke(ctx, describeMethod, &clusterpb.Describe{}, &info); err != nil {
 		return Member{}, err
 	}
 	return MemberOf(&info)

@@ -32,7 +32,6 @@ const (
 // Describe asks a node what it is. Sender: the membership of another node.
 type Describe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // advertised address of who asks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -65,13 +64,6 @@ func (x *Describe) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Describe.ProtoReflect.Descriptor instead.
 func (*Describe) Descriptor() ([]byte, []int) {
 	return file_cluster_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Describe) GetFrom() string {
-	if x != nil {
-		return x.From
-	}
-	return ""
 }
 
 // NodeInfo answers Describe, and is what the etcd provider stores.
@@ -2011,9 +2003,9 @@ var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\rcluster.proto\x12\x11troupe.cluster.v1\"\x1e\n" +
-	"\bDescribe\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\tR\x04from\"\x9c\x02\n" +
+	"\rcluster.proto\x12\x11troupe.cluster.v1\"\n" +
+	"\n" +
+	"\bDescribe\"\x9c\x02\n" +
 	"\bNodeInfo\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12 \n" +
