@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -136,6 +138,81 @@ func TestClusterOfPeers(t *testing.T) {
 	require.NoError(t, a.cmd.Process.Kill())
 	requireLaps(t, runs, quiet, tokens)
 	requireIdle(t, b)
+}
+
+// assigned sums what a node knows to be assigned to devices of others, by anybody and by itself.
+func (s *server) assigned() (all, own int) {
+	for _, n := range s.parse(s.do("GET", "/v1/cluster", "", bearer(adminKey)...).Body)["data"].([]any) {
+		for _, d := range n.(obj)["devices"].([]any) {
+			if own1 := d.(obj)["num_own_sequences"]; own1 != nil {
+				all, own = all+int(d.(obj)["num_sequences"].(float64)), own+int(own1.(float64))
+			}
+		}
+	}
+	return all, own
+}
+
+// TestO64BurstSpreads: a burst goes to both of two idle workers in equal parts, and what is given up is counted
+// nowhere.
+func TestO64BurstSpreads(t *testing.T) {
+	const seats, tokens, given = 4, 900, 100
+	c := newNodes(t, 3)
+	a, b := c.serve(1, "worker", "--max-num-seqs", "4"), c.serve(2, "worker", "--max-num-seqs", "4")
+	front := c.serve(0, "front")
+	front.awaitDevices(2)
+	runs := front.restless(2*seats, tokens)
+	front.eventually(func() bool { return a.running()+b.running() == 2*seats }, "all run")
+	require.InDelta(t, seats, a.running(), 1)
+	for run := range runs {
+		requireNoErrors(t, run.errs)
+	}
+	var all sync.WaitGroup
+	for i := range given {
+		all.Go(func() {
+			_, _ = front.tryStream(context.Background(), "/v1/chat/completions", story(i, tokens), func(n int, _ obj) bool { return n < 3 })
+		})
+	}
+	all.Wait()
+	front.eventually(func() bool { all, own := front.assigned(); return all == 0 && own == 0 }, "nothing is counted any more")
+	for _, n := range []*server{front, a, b} {
+		requireIdle(t, n)
+	}
+}
+
+// TestO65ClusterTotals: what two fronts serve from two workers adds up over the nodes to what clients got.
+func TestO65ClusterTotals(t *testing.T) {
+	const requests, tokens = 100, 5
+	c := newNodes(t, 4)
+	all := []*server{c.serve(2, "worker"), c.serve(3, "worker"), c.serve(0, "front", "--enable-per-request-metrics"), c.serve(1, "front", "--enable-per-request-metrics")}
+	fronts := all[2:]
+	for _, f := range fronts {
+		f.awaitDevices(2)
+	}
+	for i := range requests {
+		f := fronts[i%len(fronts)]
+		answer, _ := f.chat(obj{"model": "understudy", "messages": user("Hi"), "max_tokens": tokens, "ignore_eos": true})
+		requireIdentities(t, readTimes(t, answer), tokens)
+	}
+	totals := func() (success, generated, prompts float64) {
+		for _, n := range all {
+			m := n.scrape()
+			success += sum(m, "vllm:request_success_total")
+			generated += sum(m, "vllm:generation_tokens_total")
+			prompts += sum(m, "vllm:prompt_tokens_total")
+		}
+		return success, generated, prompts
+	}
+	success, generated, prompts := totals()
+	require.EqualValues(t, requests, success)
+	require.EqualValues(t, requests*tokens, generated)
+	require.Positive(t, prompts)
+	for range 10 {
+		s, g, p := totals()
+		require.Equal(t, []float64{success, generated, prompts}, []float64{s, g, p}, "nothing goes back, or on without requests")
+	}
+	for _, n := range all {
+		requireIdle(t, n)
+	}
 }
 
 // TestClusterStrangers: a node with another secret finds nobody and is counted, and garbage on the port harms
