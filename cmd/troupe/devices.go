@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"runtime"
+	"sync"
 
 	"github.com/troupe-llm/troupe/cmd/troupe/internal/config"
 	"github.com/troupe-llm/troupe/compute"
@@ -14,50 +17,64 @@ import (
 	"github.com/troupe-llm/troupe/model"
 )
 
+// served is a model on its device.
+type served struct {
+	log  *slog.Logger
+	open func() (compute.Backend, error)                           // takes the device into use
+	load func(b compute.Backend, again bool) (*model.Model, error) // again: after the device was lost
+
+	mu      sync.Mutex // of whoever opens a runner
+	backend compute.Backend
+	model   *model.Model
+}
+
 // openModel loads the model: on the CPU once for all batchers, whose runners have a share of
 // the cores and a KV cache of their own; on GPUs once for each, whose batcher is its only one.
 func (s *server) openModel(p *parts, m *Main) error {
-	backends, err := s.openBackends()
+	opens, err := s.findDevices(m)
 	if err != nil {
 		return err
 	}
-	for _, backend := range backends {
-		one, err := loadModel(s.cfg, p, backend, newProgress(m.Stderr, isTerminal(m.Stderr)))
-		if err != nil {
+	load := func(b compute.Backend, again bool) (*model.Model, error) {
+		show := newProgress(m.Stderr, isTerminal(m.Stderr))
+		if again {
+			show = newProgress(io.Discard, false)
+		}
+		return loadModel(s.cfg, p, b, show)
+	}
+	for _, open := range opens {
+		d := &served{log: s.log, open: open, load: load}
+		s.closers = append(s.closers, d.close)
+		if err := d.start(false); err != nil {
 			return err
 		}
-		s.models = append(s.models, one)
+		s.devices = append(s.devices, d)
 	}
-	s.model = s.models[0]
+	s.model = s.devices[0].model
 	return nil
 }
 
-// openBackends opens what --device names.
-func (s *server) openBackends() (backends []compute.Backend, err error) {
+// findDevices returns what takes the devices into use that --device names.
+func (s *server) findDevices(m *Main) (opens []func() (compute.Backend, error), err error) {
 	d := s.cfg.Device()
-	driver, err := openDriver(d)
+	driver, err := openDriver(d, m.Getenv)
 	switch {
 	case err != nil && d.Kind != config.DeviceAuto:
 		return nil, fmt.Errorf("--device %s: %w", d.Kind, err)
 	case err != nil:
 		s.noGPU = err
 	case driver != nil:
-		return s.openGPUs(driver, d)
+		return s.findGPUs(driver, d)
 	}
 	threads := 0 // all there are
 	if n := s.cfg.Scheduler.DataParallelSize; n > 1 {
 		threads = max(1, runtime.GOMAXPROCS(0)/n)
 	}
-	backend, err := cpu.New(cpu.Options{Threads: threads})
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, backend.Close)
-	return []compute.Backend{backend}, nil
+	return append(opens, func() (compute.Backend, error) { return cpu.New(cpu.Options{Threads: threads}) }), nil
 }
 
-// openGPUs opens one device for each batcher.
-func (s *server) openGPUs(driver gpu.Driver, d config.Device) (backends []compute.Backend, err error) {
+// findGPUs returns one device for each batcher.
+func (s *server) findGPUs(driver gpu.Driver, d config.Device) (opens []func() (compute.Backend, error), err error) {
 	indexes := d.Indexes
 	for i := 0; d.Indexes == nil && i < s.cfg.Scheduler.DataParallelSize; i++ {
 		indexes = append(indexes, i)
@@ -66,16 +83,12 @@ func (s *server) openGPUs(driver gpu.Driver, d config.Device) (backends []comput
 		if i >= driver.NumDevices() {
 			return nil, fmt.Errorf("--device %s: device %d is asked for, but there are %d", d.Kind, i, driver.NumDevices())
 		}
-		backend, err := s.openGPU(driver, i)
-		if err != nil {
-			return nil, err
-		}
-		backends = append(backends, backend)
+		opens = append(opens, func() (compute.Backend, error) { return openGPU(driver, i, s.cfg.MemoryFraction()) })
 	}
-	return backends, nil
+	return opens, nil
 }
 
-func (s *server) openGPU(driver gpu.Driver, i int) (compute.Backend, error) {
+func openGPU(driver gpu.Driver, i int, memoryShare float64) (compute.Backend, error) {
 	device, err := driver.Open(i)
 	if err != nil {
 		return nil, err
@@ -84,12 +97,53 @@ func (s *server) openGPU(driver gpu.Driver, i int) (compute.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend, err := cuda.New(cuda.Options{Device: loaded, MemoryShare: s.cfg.MemoryFraction()})
+	backend, err := cuda.New(cuda.Options{Device: loaded, MemoryShare: memoryShare})
 	if err != nil {
 		return nil, errors.Join(err, loaded.Close())
 	}
-	s.closers = append(s.closers, backend.Close)
 	return backend, nil
+}
+
+// start loads the model.
+func (d *served) start(again bool) error {
+	backend, err := d.open()
+	if err != nil {
+		return err
+	}
+	loaded, err := d.load(backend, again)
+	if err != nil {
+		return errors.Join(err, backend.Close())
+	}
+	d.backend, d.model = backend, loaded
+	return nil
+}
+
+// close gives up the device, once no runner is open.
+func (d *served) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.backend == nil {
+		return nil
+	}
+	return d.backend.Close()
+}
+
+// newRunner opens a runner. If the device's context is lost, which later runners would not
+// survive either, it is reset and the model loaded again.
+func (d *served) newRunner() (*model.Runner, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, err := d.model.NewRunner()
+	lost, isGPU := d.backend.(*cuda.Backend)
+	var cause *gpu.Error
+	if !isGPU || !errors.As(err, &cause) || !cause.Sticky() {
+		return r, err
+	}
+	d.log.Warn("A device is lost, and is reset: " + lost.Describe() + ": " + err.Error())
+	if err := errors.Join(lost.Abandon(), d.start(true)); err != nil {
+		return nil, fmt.Errorf("after the reset of a device: %w", err)
+	}
+	return d.model.NewRunner()
 }
 
 // newRunner opens a runner for a batcher. One that is still busy with a step of
@@ -97,7 +151,7 @@ func (s *server) openGPU(driver gpu.Driver, i int) (compute.Backend, error) {
 // that the server starts with are warmed up; later on requests wait for one, which
 // will be as warm after its first step.
 func (s *server) newRunner(batcher int) (infer.Runner, error) {
-	r, err := s.modelOf(batcher).NewRunner()
+	r, err := s.devices[batcher%len(s.devices)].newRunner()
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +162,3 @@ func (s *server) newRunner(batcher int) (infer.Runner, error) {
 	}
 	return withFaults(r), nil
 }
-
-// modelOf returns a batcher's model.
-func (s *server) modelOf(batcher int) *model.Model { return s.models[batcher%len(s.models)] }

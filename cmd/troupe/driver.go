@@ -8,7 +8,7 @@ import (
 )
 
 // openDriver opens the driver of a kind of device; there is none of the CPU.
-func openDriver(d config.Device) (gpu.Driver, error) {
+func openDriver(d config.Device, getenv func(string) string) (gpu.Driver, error) {
 	switch d.Kind {
 	case config.DeviceCPU:
 		return nil, nil
@@ -17,7 +17,7 @@ func openDriver(d config.Device) (gpu.Driver, error) {
 		for _, i := range d.Indexes {
 			devices = max(devices, i+1)
 		}
-		return ptxsim.New(ptxsim.Options{Devices: devices}), nil
+		return ptxsim.New(withDeviceFault(ptxsim.Options{Devices: devices}, getenv)), nil
 	}
 	return cuda.Open("")
 }

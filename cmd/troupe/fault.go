@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/troupe-llm/troupe/gpu"
+	"github.com/troupe-llm/troupe/gpu/ptxsim"
 	"github.com/troupe-llm/troupe/infer"
 )
 
@@ -64,6 +66,15 @@ func provoke(id infer.SeqID, kind string) (err error) {
 		return errors.New("injected error")
 	}
 	panic("injected " + kind)
+}
+
+// withDeviceFault has the simulated device 0 lose its context at the kernel launch whose
+// number $TROUPE_FAULT_LAUNCH is.
+func withDeviceFault(o ptxsim.Options, getenv func(string) string) ptxsim.Options {
+	if nth, err := strconv.Atoi(getenv("TROUPE_FAULT_LAUNCH")); err == nil {
+		o.Inject = append(o.Inject, ptxsim.Injection{Point: ptxsim.OnLaunch, Nth: nth, Code: gpu.IllegalAddress})
+	}
+	return o
 }
 
 // faultInHandler panics on the goroutine of the call, faultInWriter on that which writes

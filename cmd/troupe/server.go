@@ -31,9 +31,9 @@ type server struct {
 	log *slog.Logger
 
 	registry *prometheus.Registry
-	models   []*model.Model // of the batchers: one per device, or one for all
-	model    *model.Model   // the first
-	noGPU    error          // why --device auto found none
+	devices  []*served    // of the batchers: each has one, or all share one
+	model    *model.Model // the first
+	noGPU    error        // why --device auto found none
 	engine   *actors.Engine
 	http     *http.Server
 	keys     []http.Key
@@ -162,10 +162,10 @@ func (s *server) describe() {
 		s.log.Info("No devices: those of other nodes run everything")
 		return
 	}
-	for _, other := range s.models[1:] {
-		s.log.Info("The same on " + other.Spec().Device + ", with a batcher of its own")
+	for _, other := range s.devices[1:] {
+		s.log.Info("The same on " + other.model.Spec().Device + ", with a batcher of its own")
 	}
-	if n := s.cfg.Scheduler.DataParallelSize; n > 1 && len(s.models) == 1 {
+	if n := s.cfg.Scheduler.DataParallelSize; n > 1 && len(s.devices) == 1 {
 		s.log.Info(fmt.Sprintf("%d batchers, each with threads, KV cache and limits of its own over the same weights, that take over from each other", n))
 	}
 	s.log.Info(fmt.Sprintf("KV cache: %d blocks of %d tokens = %d tokens, %s %s; context %d tokens, at most %d sequences and %d tokens per step",

@@ -40,7 +40,7 @@ func TestRunnersAreWarmedUpAtTheStartOnly(t *testing.T) {
 		Backend: &countedBackend{own, steps}, MaxNumSeqs: 4, MaxNumBatchedTokens: 64, NumBlocksOverride: 80,
 	})
 	require.NoError(t, err)
-	s.models = []*model.Model{loaded}
+	s.devices = []*served{{model: loaded}}
 	for _, want := range []int64{2, 0} {
 		steps.Store(0)
 		r, err := s.newRunner(0)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-llm/troupe/compute"
+	"github.com/troupe-llm/troupe/gpu"
 	kernels "github.com/troupe-llm/troupe/kernels/cuda"
 )
 
@@ -53,6 +54,7 @@ type shared struct {
 	maxCols atomic.Int64 // of all matrices so far
 
 	memoryShare float64
+	abandoned   atomic.Bool
 }
 
 var (
@@ -72,7 +74,9 @@ func New(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("compute/cuda: the share of memory is %v; it must be above 0 and at most 1", o.MemoryShare)
 	}
 	share := cmp.Or(o.MemoryShare, 1)
-	return newBackend(o.Device, &shared{weights: arena{dev: o.Device}, memoryShare: share}, cmp.Or(o.Parts, maxParts))
+	s := &shared{memoryShare: share}
+	s.weights = arena{dev: o.Device, gone: &s.abandoned}
+	return newBackend(o.Device, s, cmp.Or(o.Parts, maxParts))
 }
 
 func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
@@ -81,7 +85,7 @@ func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
 		return nil, fmt.Errorf("compute/cuda: %w", err)
 	}
 	s.users.Add(1)
-	b := &Backend{dev: dev, shared: s, parts: parts, stream: stream, queue: kernels.NewQueue(stream), mem: arena{dev: dev}}
+	b := &Backend{dev: dev, shared: s, parts: parts, stream: stream, queue: kernels.NewQueue(stream), mem: arena{dev: dev, gone: &s.abandoned}}
 	for _, sc := range []*scratch{&b.packed, &b.partial, &b.ids, &b.batches[0].memory, &b.batches[1].memory} {
 		sc.b = b
 	}
@@ -93,6 +97,9 @@ func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
 func (b *Backend) Fork() (compute.Backend, error) {
 	if b.closed {
 		return nil, errors.New("compute/cuda: the backend is closed")
+	}
+	if b.shared.abandoned.Load() {
+		return nil, fmt.Errorf("compute/cuda: %w", gpu.NewError("fork", gpu.ContextDestroyed, "the backend was abandoned"))
 	}
 	return newBackend(b.dev, b.shared, b.parts)
 }
@@ -149,11 +156,22 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.closed = true
+	if b.shared.abandoned.Load() {
+		return nil
+	}
 	errs := []error{b.stream.Sync(), b.mem.freeAll(), b.stream.Close()}
 	if b.shared.users.Add(-1) == 0 {
 		errs = append(errs, b.shared.weights.freeAll(), b.dev.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Abandon gives up what this backend and all its forks hold on a device that is lost, so
+// that whoever closes them later frees nothing, as the addresses may be others' by then, and
+// resets the device.
+func (b *Backend) Abandon() error {
+	b.shared.abandoned.Store(true)
+	return b.dev.Reset()
 }
 
 // fail reports a broken invariant of the caller.

@@ -20,6 +20,8 @@ type Device interface {
 	Free(p Ptr) error
 	// NewStream returns a queue of work of its own, in which things happen in order.
 	NewStream() (Stream, error)
+	// Reset voids everything on a device that is lost, and gives up this use of it.
+	Reset() error
 	Close() error
 }
 

@@ -104,6 +104,9 @@ func (d *driven) Close() error {
 	return errors.Join(err, d.dev.Close())
 }
 
+// Reset implements Device.
+func (d *driven) Reset() error { return errors.Join(d.dev.Reset(), d.dev.Close()) }
+
 // stagingBytes is the pinned memory that a stream's writes go through.
 const stagingBytes = 4 << 20
 

@@ -3,12 +3,14 @@ package cuda
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
 // arena keeps account of device memory, so that it can be freed together.
 type arena struct {
 	dev  Device
+	gone *atomic.Bool // the memory is not ours any more
 	mu   sync.Mutex
 	live map[Ptr]struct{}
 }
@@ -34,7 +36,7 @@ func (a *arena) free(p Ptr) error {
 	_, ok := a.live[p]
 	delete(a.live, p)
 	a.mu.Unlock()
-	if !ok {
+	if !ok || a.gone.Load() {
 		return nil
 	}
 	return a.dev.Free(p)
