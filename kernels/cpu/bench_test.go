@@ -133,7 +133,7 @@ func BenchmarkRows(b *testing.B) {
 func BenchmarkAttend(b *testing.B) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for _, tier := range cpu.Tiers() {
-		for _, f := range formats {
+		for _, f := range storeFormats {
 			c := attendCase{f, 32, 2, 256}
 			scores, _ := c.keys(r)
 			values, _ := c.values(r)
