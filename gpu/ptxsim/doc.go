@@ -27,5 +27,7 @@
 // streams take turns at random, the same way every time.
 //
 // Operations of streams run when somebody waits for them, in that goroutine, so
-// that a host which changes a buffer too early is found out.
+// that a host which changes a buffer too early is found out. One that turns out wrong
+// when it runs, a copy of bytes that nobody wrote among them, takes the context along
+// as a kernel's fault does.
 package ptxsim

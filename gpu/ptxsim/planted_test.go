@@ -49,6 +49,11 @@ var faults = []struct {
 		ptxsim.RaceOfBlocks, gpu.LaunchFailed, "st.global.u32", "in the same launch"},
 	{"read_other_block", 2, 64, func(r *rig) []uint64 { return []uint64{uint64(r.floats(64, index)), uint64(r.room(64))} },
 		ptxsim.RaceOfBlocks, gpu.LaunchFailed, ".global.", "in the same launch"},
+	{"exchange_race", 1, 64, inOut, ptxsim.RaceInBlock, gpu.LaunchFailed, "global", "no barrier between"},
+	{"halves_race", 2, 64, func(r *rig) []uint64 { return []uint64{uint64(r.room(128))} },
+		ptxsim.RaceOfBlocks, gpu.LaunchFailed, "st.global.u16", "in the same launch"},
+	{"count_and_read", 2, 64, func(r *rig) []uint64 { return []uint64{uint64(r.words(0)), uint64(r.room(128))} },
+		ptxsim.RaceInBlock, gpu.LaunchFailed, "ld.volatile.global.u32", "has written"},
 	{"tiles_weak_wait", 1, 32, func(r *rig) []uint64 { return []uint64{uint64(r.room(128)), uint64(r.floats(256, index))} },
 		ptxsim.Pending, gpu.LaunchFailed, "ld.shared", "of the 1024 bytes of shared memory"},
 	{"tiles_early_copy", 1, 128, inOut, ptxsim.RaceInBlock, gpu.LaunchFailed, "cp.async.cg.shared.global", "no barrier between"},
@@ -117,6 +122,12 @@ func TestKernelsThatAreRightRun(t *testing.T) {
 		require.Equal(t, []float32{496, 1520, 2544, 3568}, r.readFloats(out, 4))
 		require.NoError(t, r.launch("fill_ok", 2, 128, uint64(out), 256))
 		require.Equal(t, []float32{1, 1}, r.readFloats(out+254*4, 2))
+
+		require.NoError(t, r.launch("exchange_ok", 1, 64, uint64(out), uint64(r.room(64))))
+		require.Equal(t, []float32{32, 33}, r.readFloats(out, 2))
+		require.NoError(t, r.launch("halves_ok", 2, 64, uint64(in), uint64(in)+512, uint64(out)))
+		require.Equal(t, []uint32{1 << 16, 3<<16 | 2}, r.read(in, 2))
+		require.Equal(t, []uint32{63, 62}, r.read(out+64*4, 2))
 
 		values := make([]uint32, 256)
 		for i := range values {

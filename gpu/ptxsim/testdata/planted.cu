@@ -208,3 +208,28 @@ template <bool barrier> FN void pass_on(float* out) {
 }
 KERNEL(pass_on_ok, float* out) { pass_on<true>(out); }
 KERNEL(pass_on_race, float* out) { pass_on<false>(out); }
+// Neighbours of a block exchange what they have through device memory.
+template <bool barrier> FN void exchange(float* out, float* by) {
+  by[tid()] = tid();
+  if (barrier) sync();
+  out[tid()] = *(volatile float*)&by[tid() ^ 32];
+}
+KERNEL(exchange_ok, float* out, float* by) { exchange<true>(out, by); }
+KERNEL(exchange_race, float* out, float* by) { exchange<false>(out, by); }
+// Blocks, and threads, write halves and bytes that are next to each other, some words of
+// which were read whole before.
+KERNEL(halves_ok, unsigned short* h, unsigned char* b, u32* sum) {
+  __shared__ unsigned short s[256];
+  int i = 2 * tid() + block();
+  h[i] = i;
+  b[i] = i;
+  s[tid()] = tid();
+  sync();
+  sum[threads() * block() + tid()] = s[threads() - 1 - tid()];
+}
+KERNEL(halves_race, unsigned short* h) { h[(tid() + block()) & 255] = 1; }
+// A count by atomics that is read as if nothing went on.
+KERNEL(count_and_read, u32* bins, u32* out) {
+  __nvvm_atom_add_gen_i((int*)&bins[0], 1);
+  out[block() * threads() + tid()] = *(volatile u32*)&bins[0];
+}
