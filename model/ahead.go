@@ -36,7 +36,7 @@ func (a *ahead) read(it item) error {
 			continue // a tensor that is missing is refused where it is wanted
 		}
 		if t.shard.m.shrunk() {
-			return infer.Errorf(infer.CodeInvalid, t.shard.name, "%s became shorter while it was being loaded", t.shard.name)
+			return t.shard.shorter()
 		}
 		err := reading(spec.name, "the file of tensor "+strconv.Quote(spec.name), func() error {
 			a.touched ^= prefault(t.Data)
@@ -47,6 +47,11 @@ func (a *ahead) read(it item) error {
 		}
 	}
 	return nil
+}
+
+// shorter is the error about a file that was cut.
+func (s *shard) shorter() error {
+	return infer.Errorf(infer.CodeInvalid, s.name, "%s became shorter while it was being loaded", s.name)
 }
 
 // drop lets go of the pages of an item that has been repacked.

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -22,6 +23,7 @@ type loader struct {
 	dtype      compute.DType // of matrices in memory that are not quantised; a quantised type: as in the file
 	quantize   compute.DType // what matrices are quantised to at load; F32 = not at all
 	progress   func(done, total int64)
+	kept       keptWeights
 	done       int64 // bytes of the file
 	total      int64
 	scratch    []byte // converted parts of the item at hand
@@ -102,13 +104,13 @@ func ignorable(name string, tied bool) bool {
 func (l *loader) run(items []item) error {
 	l.report(0)
 	next := ahead{c: l.checkpoint}
-	next.start(items[0])
+	l.readAhead(&next, items[0])
 	for i, it := range items {
 		if err := next.wait(); err != nil {
 			return err
 		}
 		if i+1 < len(items) {
-			next.start(items[i+1])
+			l.readAhead(&next, items[i+1])
 		}
 		if err := l.loadMapped(it); err != nil {
 			_ = next.wait() // the first error is the one to report
@@ -119,10 +121,26 @@ func (l *loader) run(items []item) error {
 	return nil
 }
 
+// readAhead starts to read what an item is made of, if it will be.
+func (l *loader) readAhead(a *ahead, it item) {
+	if !l.kept.taking || it.matrix == nil {
+		a.start(it)
+	}
+}
+
 // loadMapped loads an item whose bytes may go away meanwhile.
 func (l *loader) loadMapped(it item) error {
 	name := it.parts[0].name
-	return reading(name, "the file of tensor "+strconv.Quote(name), func() error { return l.load(it) })
+	err := reading(name, "the file of tensor "+strconv.Quote(name), func() error { return l.load(it) })
+	if coded := (*infer.Error)(nil); err == nil || errors.As(err, &coded) {
+		return err
+	}
+	for _, spec := range it.parts { // the backend says what it met, not why
+		if t, ok := l.checkpoint.tensors[spec.name]; ok && t.shard.m.shrunk() {
+			return t.shard.shorter()
+		}
+	}
+	return err
 }
 
 // reading runs f, which reads a mapped file. A page that the file no longer has
@@ -141,14 +159,16 @@ func reading(param, what string, f func() error) (err error) {
 }
 
 func (l *loader) load(it item) (err error) {
+	if l.kept.take(l, it) {
+		l.report(l.fileBytes(it))
+		return nil
+	}
 	parts := make([]compute.RawTensor, len(it.parts))
 	l.scratch = l.scratch[:0]
-	var size int64
 	for i, spec := range it.parts {
 		if parts[i], err = l.part(spec, it); err != nil {
 			return err
 		}
-		size += int64(len(l.checkpoint.tensors[spec.name].Data))
 	}
 	if it.matrix != nil {
 		*it.matrix, err = l.backend.NewMatrix(parts...)
@@ -158,8 +178,16 @@ func (l *loader) load(it item) (err error) {
 	if err != nil {
 		return err
 	}
-	l.report(size)
+	l.report(l.fileBytes(it))
 	return nil
+}
+
+// fileBytes returns the bytes that an item has in the files.
+func (l *loader) fileBytes(it item) (n int64) {
+	for _, spec := range it.parts {
+		n += int64(len(l.checkpoint.tensors[spec.name].Data))
+	}
+	return n
 }
 
 // vector makes a vector of parts, one behind the other.
@@ -196,19 +224,27 @@ func (l *loader) part(spec tensorSpec, it item) (compute.RawTensor, error) {
 	if it.matrix == nil {
 		return t, nil
 	}
-	switch to := l.heldAs(it, t); {
-	case to == t.DType:
-		return t, nil // the file's own values
-	case isQuantised(to):
-		t.Quantize = to
-		return t, nil
+	typed := l.typed(t, it)
+	if typed.DType == t.DType {
+		return typed, nil // the file's own values
 	}
-	t.Data = l.inScratch(t.Rows*t.Cols*l.dtype.Size(), func(dst []byte) []byte {
-		dst, err = appendConverted(dst, t, l.dtype)
+	typed.Data = l.inScratch(t.Rows*t.Cols*typed.DType.Size(), func(dst []byte) []byte {
+		dst, err = appendConverted(dst, t, typed.DType)
 		return dst
 	})
-	t.DType = l.dtype
-	return t, err
+	return typed, err
+}
+
+// typed returns t with the types that a matrix is given to the backend in.
+func (l *loader) typed(t compute.RawTensor, it item) compute.RawTensor {
+	switch to := l.heldAs(it, t); {
+	case to == t.DType:
+	case isQuantised(to):
+		t.Quantize = to
+	default:
+		t.DType = to
+	}
+	return t
 }
 
 func isQuantised(d compute.DType) bool {

@@ -23,6 +23,8 @@ func openMapping(path string) (*mapping, error) {
 
 func (m *mapping) shrunk() bool { return false }
 
+func (m *mapping) identity() (string, bool) { return "", false }
+
 func (m *mapping) drop([]byte) {}
 
 func (m *mapping) close() error {

@@ -3,7 +3,9 @@
 package model
 
 import (
+	"fmt"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +49,23 @@ func (m *mapping) shrunk() bool {
 	}
 	info, err := m.file.Stat()
 	return err != nil || info.Size() < int64(len(m.data))
+}
+
+// identity tells a file from all others, and from itself after it was written to. It is
+// not ok of bytes that are no file's.
+func (m *mapping) identity() (string, bool) {
+	if m.file == nil {
+		return "", false
+	}
+	info, err := m.file.Stat()
+	if err != nil {
+		return "", false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", false
+	}
+	return fmt.Sprintf("device %d, inode %d, %d bytes of %d", stat.Dev, stat.Ino, info.Size(), info.ModTime().UnixNano()), true
 }
 
 // drop lets go of the pages that are data's alone. Reading them again brings them back.

@@ -51,6 +51,12 @@ type Options struct {
 	NoWeights bool
 	// Speculation, if set, makes runners propose draft tokens.
 	Speculation *Speculation
+	// WeightsCache is a folder where matrices are kept in the form that they have in
+	// memory, if the backend is a compute.WeightsKeeper; "" = none. The next load maps
+	// them, and processes that do share one copy.
+	WeightsCache string
+	// Notice, if set, is called from Load with what is worth a line in the log.
+	Notice func(line string)
 	// Progress, if set, is called from Load with bytes of weights read.
 	Progress func(done, total int64)
 
@@ -152,7 +158,10 @@ func (m *Model) readWeights(f *Folder, o *Options) (err error) {
 	if m.numParameters = elements; o.NoWeights {
 		return nil
 	}
-	if err := l.run(items); err != nil {
+	l.openKept(items, o)
+	err = l.run(items)
+	l.kept.end(err == nil)
+	if err != nil {
 		return err
 	}
 	if m.config.TieWordEmbeddings {

@@ -71,7 +71,7 @@ func (m *Model) loadDraft(o *Options) (err error) {
 		MaxModelLen: m.sizes.maxModelLen, BlockSize: m.sizes.kv.BlockSize, NumBlocksOverride: m.sizes.kv.NumBlocks,
 		// A pass computes what the target computed and a token more per sequence.
 		MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens + o.MaxNumSeqs,
-		GenerationConfig: "vllm",
+		GenerationConfig: "vllm", WeightsCache: o.WeightsCache, Notice: o.Notice,
 	})
 	if err != nil {
 		return fmt.Errorf("draft model: %w", err)

@@ -40,7 +40,7 @@ func (s *server) openModel(p *parts, m *Main) error {
 		if again {
 			show = newProgress(io.Discard, false)
 		}
-		return loadModel(s.cfg, p, b, show)
+		return loadModel(s.cfg, p, b, show, s.log)
 	}
 	for _, open := range opens {
 		d := &served{log: s.log, open: open, load: load}

@@ -224,12 +224,13 @@ func templateSource(given string) (string, error) {
 }
 
 // loadModel loads the weights. The backend is the caller's.
-func loadModel(cfg *config.Serve, p *parts, backend compute.Backend, show *progress) (*model.Model, error) {
+func loadModel(cfg *config.Serve, p *parts, backend compute.Backend, show *progress, log *slog.Logger) (*model.Model, error) {
 	defer show.stop()
 	o := model.Options{
 		Backend: backend, DType: cfg.Model.DType, Quantization: cfg.Model.Quantization, KVCacheDType: cfg.Scheduler.KVCacheDType,
 		PrefaultKVCache: cfg.Scheduler.KVCachePrefault, BlockSize: cfg.BlockSize(), MaxNumSeqs: cfg.MaxNumSeqs(),
 		GenerationConfig: cfg.Model.GenerationConfig, Speculation: p.speculation, Progress: show.update,
+		WeightsCache: cfg.Model.WeightsCache, Notice: func(line string) { log.Warn(line) },
 	}
 	o.NoWeights = cfg.Cluster.Role == config.RoleFront
 	if n := cfg.Model.MaxModelLen; n != nil {

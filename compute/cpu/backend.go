@@ -39,9 +39,13 @@ type Backend struct {
 	mixture mixture
 	rope    ropeTask
 	closing bool
+	kept    keeping
 }
 
-var _ compute.Backend = (*Backend)(nil)
+var (
+	_ compute.Backend       = (*Backend)(nil)
+	_ compute.WeightsKeeper = (*Backend)(nil)
+)
 
 // New starts the workers.
 func New(o Options) (*Backend, error) {

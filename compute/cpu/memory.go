@@ -39,6 +39,21 @@ func (a *arena) alloc(n int64, what string) ([]byte, error) {
 	return b, nil
 }
 
+// mapFile maps a file to be read. The bytes are freed as others are.
+func (a *arena) mapFile(path string) ([]byte, error) {
+	b, err := mapFile(path)
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.blocks == nil {
+		a.blocks = map[*byte][]byte{}
+	}
+	a.blocks[unsafe.SliceData(b)] = b
+	return b, nil
+}
+
 // free unmaps what alloc returned; memory that is already free is left alone.
 func (a *arena) free(b []byte) error {
 	if len(b) == 0 {

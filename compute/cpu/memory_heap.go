@@ -2,7 +2,10 @@
 
 package cpu
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
 
 // mapMemory takes 64-byte words from the Go heap, which has no pointers to scan.
 func mapMemory(n int) ([]byte, error) {
@@ -11,3 +14,5 @@ func mapMemory(n int) ([]byte, error) {
 }
 
 func unmapMemory([]byte) error { return nil }
+
+func mapFile(string) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -84,33 +84,52 @@ func cacheFormatOf(d compute.DType) (kernels.Format, error) {
 
 // NewMatrix implements compute.Backend.
 func (b *Backend) NewMatrix(parts ...compute.RawTensor) (compute.Matrix, error) {
-	rows, err := compute.CheckParts(parts)
+	if _, err := compute.CheckParts(parts); err != nil {
+		return nil, err
+	}
+	m, sources, err := layOut(parts)
 	if err != nil {
 		return nil, err
 	}
-	m := &matrix{rows: rows, cols: parts[0].Cols}
-	for first := 0; len(parts) > 0; {
-		n := 1
-		for n < len(parts) && parts[n].HeldAs() == parts[0].HeldAs() {
-			n++
-		}
-		w, err := b.newBand(parts[:n])
-		if err != nil {
-			for _, before := range m.bands {
+	for i, w := range m.bands {
+		if err := b.fill(w, sources[i]); err != nil {
+			for _, before := range m.bands[:i] {
 				b.weights.giveBack(before.data)
 			}
 			return nil, err
 		}
-		w.first = first
-		m.bands = append(m.bands, w)
-		first += w.rows
-		parts = parts[n:]
+	}
+	if b.kept.writer != nil {
+		b.kept.writer.keep(m)
 	}
 	return m, nil
 }
 
-// newBand packs parts that are held in one type.
-func (b *Backend) newBand(parts []compute.RawTensor) (*band, error) {
+// layOut returns the matrix that parts make, without memory, and the parts that each
+// of its bands is made of: neighbours that are held in one type. The parts' data does
+// not matter.
+func layOut(parts []compute.RawTensor) (*matrix, [][]compute.RawTensor, error) {
+	m := &matrix{cols: parts[0].Cols}
+	var sources [][]compute.RawTensor
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].HeldAs() == parts[0].HeldAs() {
+			n++
+		}
+		w, err := layOutBand(parts[:n])
+		if err != nil {
+			return nil, nil, err
+		}
+		w.first = m.rows
+		m.bands, sources = append(m.bands, w), append(sources, parts[:n])
+		m.rows += w.rows
+		parts = parts[n:]
+	}
+	return m, sources, nil
+}
+
+// layOutBand returns the band of parts that are held in one type.
+func layOutBand(parts []compute.RawTensor) (*band, error) {
 	w := &band{cols: parts[0].Cols}
 	for _, p := range parts {
 		w.rows += p.Rows
@@ -120,24 +139,29 @@ func (b *Backend) newBand(parts []compute.RawTensor) (*band, error) {
 	if w.quant, w.quantised = dtype.Quant(); w.quantised {
 		w.tileBytes = kernels.QTileBytes(w.quant, w.cols)
 	} else {
-		w.format, _ = formatOf(dtype) // CheckParts has seen it
+		var err error
+		if w.format, err = formatOf(dtype); err != nil {
+			return nil, err
+		}
 		w.tileBytes = kernels.TileBytes(w.format, w.cols)
 	}
-	size, ok := compute.Product(w.tiles, w.tileBytes)
-	if !ok {
+	if _, ok := compute.Product(w.tiles, w.tileBytes); !ok {
 		return nil, fmt.Errorf("compute/cpu: tensor %q is too large: [%d, %d]", parts[0].Name, w.rows, w.cols)
 	}
-	var err error
-	if w.data, err = b.weights.take(size, "weight "+parts[0].Name); err != nil {
-		return nil, err
+	return w, nil
+}
+
+// fill gives a band memory and fills it from parts.
+func (b *Backend) fill(w *band, parts []compute.RawTensor) (err error) {
+	if w.data, err = b.weights.take(int64(w.tiles)*int64(w.tileBytes), "weight "+parts[0].Name); err != nil {
+		return err
 	}
 	t := &repackTask{w: w, parts: parts}
 	err = guardRead(parts[0].Name, func() { b.pool.run(t, (w.tiles+repackTiles-1)/repackTiles) })
 	if err != nil {
 		b.weights.giveBack(w.data)
-		return nil, err
 	}
-	return w, nil
+	return err
 }
 
 // guardRead calls read, which reads weights. They are usually pages of a file;

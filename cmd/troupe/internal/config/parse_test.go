@@ -101,6 +101,7 @@ func TestServeFlags(t *testing.T) {
 		{"--revision v1", func(s *config.Serve) any { return s.Model.Hub.Revision }, "v1", ""},
 		{"--download-dir dir", func(s *config.Serve) any { return s.Model.Hub.DownloadDir }, "dir", ""},
 		{"--max-model-len 32K", func(s *config.Serve) any { return s.Model.MaxModelLen }, ptr(config.ContextLength(32768)), (*config.ContextLength)(nil)},
+		{"--weights-cache /tmp/w", func(s *config.Serve) any { return s.Model.WeightsCache }, "/tmp/w", ""},
 		{"--quantization q8_0", func(s *config.Serve) any { return s.Model.Quantization }, "q8_0", "none"},
 		{"--dtype bfloat16", func(s *config.Serve) any { return s.Model.DType }, "bfloat16", "auto"},
 		{"--seed -3", func(s *config.Serve) any { return s.Model.Seed }, int64(-3), int64(0)},

@@ -109,6 +109,7 @@ type ModelFlags struct {
 	MaxModelLen              *ContextLength `help:"Context length in tokens (32k = 32000, 32K = 32768); -1 or auto = the largest that fits."`
 	DType                    string         `name:"dtype" enum:"auto,half,float16,bfloat16,float,float32" default:"auto" help:"Element type of weights."`
 	Quantization             string         `enum:"none,q8_0,q4_0" default:"none" help:"What weights of 16 or 32 bits are quantised to at load."`
+	WeightsCache             string         `placeholder:"FOLDER" help:"Keep weights in this folder in the form that they have in memory: the next start maps them, and servers of the same model share them."`
 	Seed                     int64          `default:"0" help:"Seed of everything random that has no seed of its own."`
 	MaxLogprobs              int            `default:"20" help:"Most alternatives per token that a request may ask for; -1 = no cap."`
 	GenerationConfig         string         `default:"auto" placeholder:"auto|vllm|FOLDER" help:"Where default sampling values come from."`
