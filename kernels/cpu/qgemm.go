@@ -10,12 +10,12 @@ import (
 // QGemm is one product of packed tiles of quantised weights with a panel of
 // quantised activations:
 //
-//	out[j][r] = Σ_b scale[b][r] * x.scale[b][j] * Σ_k (q[r][k] - offset) * x.q[k][j]   k in block b
+//	out[j][r] = Σ_b x.scale[b][j] * scale[b][r] * Σ_k (q[r][k] - offset) * x.q[k][j]   k in block b
 //
 // and with mins, less Σ_b min[b][r] * x.scale[b][j] * Σ_k x.q[k][j]. The inner sums
-// are exact; the outer one is a chain of fused multiply-adds over the groups of
-// columns that have a scale, of a block the min last. The fields are read by
-// assembly.
+// are exact, times a scale they are rounded once; the outer one is a chain of fused
+// multiply-adds over the groups of columns that have a scale, of a block the min
+// last. The fields are read by assembly.
 type QGemm struct {
 	W         []byte    // tiles, TileBytes apart
 	X         []float32 // words: the integers [blocks*8][NR], four columns of weights each; then QRow.PackSide's
@@ -52,6 +52,15 @@ func (g *QGemm) Run(t Tier) {
 	}
 }
 
+// Sums of integers start at the bits of a float, magic: those of the float that is
+// magic larger come out, as long as sums are less than 2^22 in size. Kernels take
+// magic times the scale away when they multiply by the scale, with nothing rounded
+// in between, and need not convert integers.
+const (
+	magic     = 3 << 22
+	magicBits = 0x4b400000
+)
+
 // generic is the reference: the same sums in pure Go.
 func (g *QGemm) generic() {
 	var c qcolumn
@@ -84,11 +93,12 @@ func (g *QGemm) add(acc *lanes, c *qcolumn, block, j int) {
 	group := g.Type.Group()
 	for first := 0; first < QBlock; first += group {
 		var dot [TileRows]int32
+		start := int32(magicBits)
 		if !g.Type.HasMin() {
-			start := int32(math.Float32bits(side[(1+first/group)*g.NR]))
-			for lane := range dot {
-				dot[lane] = start
-			}
+			start = int32(math.Float32bits(side[(1+first/group)*g.NR]))
+		}
+		for lane := range dot {
+			dot[lane] = start
 		}
 		for k := first; k < first+group; k++ {
 			word := math.Float32bits(g.X[(block*8+k/4)*g.NR+j])
@@ -98,7 +108,9 @@ func (g *QGemm) add(acc *lanes, c *qcolumn, block, j int) {
 			}
 		}
 		for lane, v := range dot {
-			acc[lane] = fma32(float32(v), float32(c.scale[first/16][lane]*side[0]), acc[lane])
+			scale := c.scale[first/16][lane]
+			scaled := fma32(math.Float32frombits(uint32(v)), scale, float32(-magic*scale))
+			acc[lane] = fma32(scaled, side[0], acc[lane])
 		}
 	}
 	if g.Type.HasMin() {

@@ -126,9 +126,12 @@ func (r *QRow) PackSide(side []float32, t quant.Type, j, nr int) {
 		case t.HasMin():
 			at[nr] = -float32(scale * float32(low+high))
 		case n == 3:
-			at[nr], at[2*nr] = math.Float32frombits(uint32(-offset*low)), math.Float32frombits(uint32(-offset*high))
+			at[nr], at[2*nr] = startBits(-offset*low), startBits(-offset*high)
 		default:
-			at[nr] = math.Float32frombits(uint32(-offset * (low + high)))
+			at[nr] = startBits(-offset * (low + high))
 		}
 	}
 }
+
+// startBits is the word that a sum of integers starts from.
+func startBits(n int32) float32 { return math.Float32frombits(uint32(magicBits + n)) }

@@ -84,6 +84,7 @@ func quantFiles(files map[string][]byte) {
 	decl := newFile("package cpu", "", "// The functions below have no bounds checks: their callers check.")
 	for _, s := range []*isa{avx2, avx512} {
 		f := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
+		magic(f)
 		for _, q := range qformats {
 			qgemm(f, s, q)
 			declareOne(decl, fmt.Sprintf("qgemm%s%s(args *QGemm)", q.name, s.name))
@@ -95,6 +96,22 @@ func quantFiles(files map[string][]byte) {
 	declareOne(decl, "quantizeBlocks(q *int8, scale *float32, sums *int32, x *float32, blocks int)")
 	files["quantize_amd64.s"] = f.bytes()
 	files["qdecl_amd64.go"] = decl.bytes()
+}
+
+// magicBits are those of 3 * 2^22. An integer of less than 2^22 in size, added to
+// them, makes the bits of 3 * 2^22 plus that integer.
+const magicBits = 0x4b400000
+
+// magic writes the constants that sums of integers start from, and that are taken
+// away again.
+func magic(f *file) {
+	f.line("")
+	for i, bits := range []uint32{magicBits, magicBits | 1<<31} {
+		for lane := 0; lane < 16; lane += 2 {
+			f.line("DATA qmagic<>+%d(SB)/8, $0x%08x%08x", 64*i+4*lane, bits, bits)
+		}
+	}
+	f.line("GLOBL qmagic<>(SB), RODATA|NOPTR, $128")
 }
 
 // qgemm writes the function of one type, with a branch per number of columns.
@@ -136,6 +153,17 @@ func (k *qkernel) temp(i int) string { return k.reg(2*k.tiles*k.nr*k.parts + i) 
 func (k *qkernel) mask() string { return k.reg(k.last()) }
 func (k *qkernel) ones() string { return k.reg(k.last() - 1) }
 
+// minusMagic is minus the magic: a register if one is free, else memory.
+func (k *qkernel) minusMagic() string {
+	switch {
+	case k.evex && k.wide():
+		return k.mask()
+	case k.evex && k.bits == 4:
+		return k.upper()
+	}
+	return "qmagic<>+64(SB)"
+}
+
 func (k *qkernel) constants() {
 	set := func(value, reg string) {
 		k.op("MOVL", "$"+value, "AX")
@@ -160,6 +188,8 @@ func (k *qkernel) constants() {
 	}
 	if !k.evex {
 		set("0x00010001", k.ones())
+	} else if k.bits == 4 || k.wide() {
+		k.op("VMOVUPS", "qmagic<>+64(SB)", k.minusMagic())
 	}
 }
 
@@ -247,18 +277,18 @@ func (k *qkernel) stepsPerLoad() int {
 	return 2
 }
 
-// startDots sets the sums of integers to what makes up for the offset.
+// startDots sets the sums of integers to the magic, less what makes up for the offset.
 func (k *qkernel) startDots(group int) {
-	if k.scaling == scaleMin || k.signed && !k.evex {
-		k.each(func(tile, col, part int) { k.zero(k.file, k.dot(tile, col, part)) }, nil)
-		return
-	}
+	bare := k.scaling == scaleMin || k.signed && !k.evex // the panel has none that serves
 	k.each(func(tile, col, part int) {
-		if tile == 0 && part == 0 {
-			k.op("VPBROADCASTD", k.sideAt(1+group, col), k.dot(0, col, 0))
-			return
+		switch first := k.dot(0, col, 0); {
+		case bare:
+			k.op(k.load(), "qmagic<>(SB)", k.dot(tile, col, part))
+		case tile == 0 && part == 0:
+			k.op("VPBROADCASTD", k.sideAt(1+group, col), first)
+		default:
+			k.move(first, k.dot(tile, col, part))
 		}
-		k.move(k.dot(0, col, 0), k.dot(tile, col, part))
 	}, nil)
 }
 
@@ -353,17 +383,19 @@ func (k *qkernel) stepsAVX2(step int) {
 	}
 }
 
-// scale adds the dots of a group of columns to the floats.
+// scale adds the dots of a group of columns to the floats. Their bits are those of a
+// float that is the magic larger, so that one operation converts and scales them:
+// the magic times a scale is exact, as scales have at most 21 significant bits.
 func (k *qkernel) scale(group int) {
-	scale, product, low := k.temp(0), k.temp(1), k.temp(2)
+	scale, less, low := k.temp(0), k.temp(1), k.temp(2)
 	for tile := range k.tiles {
 		for part := range k.parts {
 			k.loadScale(tile, part, group)
+			k.op("VMULPS", k.minusMagic(), scale, less)
 			for col := range k.nr {
 				dot, acc := k.dot(tile, col, part), k.acc(tile, col, part)
-				k.times("VMULPS", k.sideAt(0, col), scale, product)
-				k.op("VCVTDQ2PS", dot, dot)
-				k.op("VFMADD231PS", product, dot, acc)
+				k.op("VFMADD213PS", less, scale, dot)
+				k.times("VFMADD231PS", k.sideAt(0, col), dot, acc)
 				if k.scaling == scaleMin {
 					k.times("VFMADD231PS", k.sideAt(1, col), low, acc)
 				}
