@@ -157,7 +157,7 @@ func (t *linearTask) panel(i, first, tiles int, ws *workspace) {
 	}
 	whole := min(tiles, w.rows/kernels.TileRows-first)
 	if whole > 0 {
-		t.multiply(ws, region{x, t.dst[from*t.ld+first*kernels.TileRows:], first, whole, nr, t.ld})
+		t.multiply(ws, region{x, t.dst[from*t.ld+first*kernels.TileRows:], first, whole, nr, t.ld, t.ahead(i, first, tiles)})
 	}
 	if whole == tiles {
 		return
@@ -167,10 +167,24 @@ func (t *linearTask) panel(i, first, tiles int, ws *workspace) {
 	for j := range nr {
 		copy(ws.edge[j*kernels.TileRows:][:n], t.dst[(from+j)*t.ld+row:])
 	}
-	t.multiply(ws, region{x, ws.edge[:], first + whole, 1, nr, kernels.TileRows})
+	t.multiply(ws, region{x, ws.edge[:], first + whole, 1, nr, kernels.TileRows, nil})
 	for j := range nr {
 		copy(t.dst[(from+j)*t.ld+row:][:n], ws.edge[j*kernels.TileRows:])
 	}
+}
+
+// ahead returns the weights that panel i fetches while it is multiplied with tiles
+// from first on: its share of what this thread probably computes next. A chunk's
+// first panel waits for its weights to come from memory, if nobody asked for them.
+func (t *linearTask) ahead(i, first, tiles int) []byte {
+	next := first + len(t.b.worker)*t.chunkTiles
+	if !t.w.quantised || next >= t.w.tiles {
+		return nil
+	}
+	share := kernels.AheadBytes(tiles, t.w.cols/kernels.QBlock)
+	from := next*t.w.tileBytes + i%t.chunkWidth*share
+	end := min(next+t.chunkTiles, t.w.tiles) * t.w.tileBytes
+	return t.w.data[min(from, end):min(from+share, end)]
 }
 
 // region is tiles of a band times a panel.
@@ -178,6 +192,7 @@ type region struct {
 	x, out       []float32
 	first, tiles int
 	nr, ld       int // columns of the panel, distance of rows of out
+	ahead        []byte
 }
 
 // multiply computes a region with the kernel for its weights.
@@ -186,7 +201,7 @@ func (t *linearTask) multiply(ws *workspace, r region) {
 	if w.quantised {
 		ws.qgemm = kernels.QGemm{
 			W: w.tile(r.first), X: r.x, Out: r.out, Blocks: w.cols / kernels.QBlock, NR: r.nr,
-			Tiles: r.tiles, TileBytes: w.tileBytes, LDO: r.ld, Finish: t.finish, Type: w.quant,
+			Tiles: r.tiles, TileBytes: w.tileBytes, LDO: r.ld, Finish: t.finish, Type: w.quant, Ahead: r.ahead,
 		}
 		ws.qgemm.Run(t.b.tier)
 		return

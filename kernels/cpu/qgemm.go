@@ -27,9 +27,17 @@ type QGemm struct {
 	LDO       int    // distance of rows of Out, in elements
 	Finish    Finish // Set or Add
 	Type      quant.Type
+	Ahead     []byte // weights that are wanted later, to be fetched on the way: up to AheadBytes(); nil = none
 
 	end int // bytes of the integers of a tile
 }
+
+// AheadBytes returns how many bytes of [QGemm.Ahead] a product of so many tiles
+// fetches, if its panel has several columns.
+func AheadBytes(tiles, blocks int) int { return aheadBytes * tiles * blocks }
+
+// aheadBytes is what kernels fetch ahead per tile and block.
+const aheadBytes = 128
 
 // Run computes the product on tier t.
 func (g *QGemm) Run(t Tier) {
@@ -45,6 +53,9 @@ func (g *QGemm) Run(t Tier) {
 	if !ok {
 		panic(fmt.Sprintf("kernels/cpu: QGemm %v %v blocks=%d nr=%d tiles=%d tileBytes=%d ldo=%d over %d, %d, %d",
 			t, g.Type, g.Blocks, g.NR, g.Tiles, g.TileBytes, g.LDO, len(g.W), len(g.X), len(g.Out)))
+	}
+	if len(g.Ahead) == 0 {
+		g.Ahead = g.W
 	}
 	g.end = g.Blocks * qweightBytes(g.Type)
 	if !qgemmAsm(g, t) {

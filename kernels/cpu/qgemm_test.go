@@ -88,6 +88,7 @@ func testQGemm(t *testing.T, typ quant.Type, cols, tiles, nr int) {
 		g := cpu.QGemm{
 			W: packedQ(typ, blocks, rows, cols), X: qpanel(tier, typ, x, cols, nr), Out: out, Blocks: cols / cpu.QBlock,
 			NR: nr, Tiles: tiles, TileBytes: cpu.QTileBytes(typ, cols), LDO: ldo, Finish: finish, Type: typ,
+			Ahead: make([]byte, cpu.AheadBytes(tiles, cols/cpu.QBlock)),
 		}
 		g.Run(tier)
 		return out

@@ -14,6 +14,7 @@ import "fmt"
 //	R15             offset of the scales' scale, of types with two levels
 //	R14             where R13 will be when R15 has to move on
 //	DX              integers of the panel, then output rows
+//	SI              weights to be asked for ahead, where fewer tiles leave it free
 //	R12             what else the panel has for the block, then the distance of output rows
 
 // scaling is how integers become numbers.
@@ -98,22 +99,6 @@ func quantFiles(files map[string][]byte) {
 	files["qdecl_amd64.go"] = decl.bytes()
 }
 
-// magicBits are those of 3 * 2^22. An integer of less than 2^22 in size, added to
-// them, makes the bits of 3 * 2^22 plus that integer.
-const magicBits = 0x4b400000
-
-// magic writes the constants that sums of integers start from, and that are taken
-// away again.
-func magic(f *file) {
-	f.line("")
-	for i, bits := range []uint32{magicBits, magicBits | 1<<31} {
-		for lane := 0; lane < 16; lane += 2 {
-			f.line("DATA qmagic<>+%d(SB)/8, $0x%08x%08x", 64*i+4*lane, bits, bits)
-		}
-	}
-	f.line("GLOBL qmagic<>(SB), RODATA|NOPTR, $128")
-}
-
 // qgemm writes the function of one type, with a branch per number of columns.
 func qgemm(f *file, s *isa, q qformat) {
 	f.function("qgemm"+q.name+s.name, "(args *QGemm)", 8)
@@ -121,6 +106,7 @@ func qgemm(f *file, s *isa, q qformat) {
 	f.op("MOVQ", "QGemm_W(DI)", "R8")
 	f.op("MOVQ", "QGemm_Out(DI)", "R10")
 	f.op("MOVQ", "QGemm_Tiles(DI)", "R11")
+	f.op("MOVQ", "QGemm_Ahead(DI)", "SI")
 	(&qkernel{kernel: kernel{file: f, isa: s}, qformat: q}).constants()
 	f.op("MOVQ", "QGemm_NR(DI)", "R13")
 	f.perColumns(s.maxQCols(), func(nr int) {
@@ -152,17 +138,6 @@ func (k *qkernel) temp(i int) string { return k.reg(2*k.tiles*k.nr*k.parts + i) 
 // integers are signed; ones has every 16-bit word 1.
 func (k *qkernel) mask() string { return k.reg(k.last()) }
 func (k *qkernel) ones() string { return k.reg(k.last() - 1) }
-
-// minusMagic is minus the magic: a register if one is free, else memory.
-func (k *qkernel) minusMagic() string {
-	switch {
-	case k.evex && k.wide():
-		return k.mask()
-	case k.evex && k.bits == 4:
-		return k.upper()
-	}
-	return "qmagic<>+64(SB)"
-}
 
 func (k *qkernel) constants() {
 	set := func(value, reg string) {
@@ -216,6 +191,7 @@ func (k *qkernel) group() {
 	}
 	k.op("PCALIGN", imm(32))
 	k.label(name + "block")
+	k.askAhead()
 	k.block()
 	k.op("ADDQ", imm(k.bytes()), "CX")
 	k.op("ADDQ", imm(32), "R13")
@@ -313,12 +289,32 @@ func (k *qkernel) integers(tile, step, part int) string {
 }
 
 // prefetch asks for what a tile needs some blocks later: fewer tiles, further ahead.
+// Of panels of few columns, the arithmetic is done long before memory answers.
 func (k *qkernel) prefetch(tile, step int) {
-	k.op("PREFETCHT0", mem(4096/k.tiles+64*(step/k.stepsPerLoad()), tileRegs[tile])+"(CX*1)")
+	distance := 4096 / k.tiles
+	if k.nr > 1 {
+		distance = 16384 / k.tiles
+	}
+	k.op("PREFETCHT0", mem(distance+64*(step/k.stepsPerLoad()), tileRegs[tile])+"(CX*1)")
 	if lines := k.bits - 4; !k.wide() && step/2 < lines {
-		k.op("PREFETCHT0", mem(4096/k.tiles+256+64*(step/2), tileRegs[tile])+"(CX*1)")
+		k.op("PREFETCHT0", mem(distance+256+64*(step/2), tileRegs[tile])+"(CX*1)")
 	}
 }
+
+// askAhead asks for two lines per tile of what is computed after these tiles. Spread
+// over blocks and panels that way, it comes while memory would be idle.
+func (k *qkernel) askAhead() {
+	if k.nr == 1 || !k.evex {
+		return
+	}
+	for i := range 2 * k.tiles {
+		k.op("PREFETCHT1", mem(64*i, "SI"))
+	}
+	k.op("ADDQ", imm(aheadBytes*k.tiles), "SI")
+}
+
+// aheadBytes is cpu.aheadBytes.
+const aheadBytes = 128
 
 // stepsVNNI adds the products of the steps of one load.
 func (k *qkernel) stepsVNNI(step int) {
@@ -381,61 +377,4 @@ func (k *qkernel) stepsAVX2(step int) {
 			}
 		}
 	}
-}
-
-// scale adds the dots of a group of columns to the floats. Their bits are those of a
-// float that is the magic larger, so that one operation converts and scales them:
-// the magic times a scale is exact, as scales have at most 21 significant bits.
-func (k *qkernel) scale(group int) {
-	scale, less, low := k.temp(0), k.temp(1), k.temp(2)
-	for tile := range k.tiles {
-		for part := range k.parts {
-			k.loadScale(tile, part, group)
-			k.op("VMULPS", k.minusMagic(), scale, less)
-			for col := range k.nr {
-				dot, acc := k.dot(tile, col, part), k.acc(tile, col, part)
-				k.op("VFMADD213PS", less, scale, dot)
-				k.times("VFMADD231PS", k.sideAt(0, col), dot, acc)
-				if k.scaling == scaleMin {
-					k.times("VFMADD231PS", k.sideAt(1, col), low, acc)
-				}
-			}
-		}
-	}
-}
-
-// times is an operation with a broadcast word; without broadcasts in operands it
-// uses a temporary register.
-func (k *qkernel) times(op, word, a, to string) {
-	if k.evex {
-		k.op(op+".BCST", word, a, to)
-		return
-	}
-	k.op("VBROADCASTSS", word, k.temp(3))
-	k.op(op, k.temp(3), a, to)
-}
-
-// loadScale sets temporary register 0 to the scales of a tile's rows for a group
-// of columns, and register 2 to the mins if there are any.
-func (k *qkernel) loadScale(tile, part, group int) {
-	at := func(disp int, offset string) string { return mem(disp, tileRegs[tile]) + "(" + offset + "*1)" }
-	halves := k.width / 2 * part // where this part's halves begin
-	bytes := k.width / 4 * part
-	scale, widened, low := k.temp(0), k.temp(1), k.temp(2)
-	if k.scaling == oneScale {
-		k.op("VCVTPH2PS", at(halves, "R13"), scale)
-		return
-	}
-	product := func(load string, dispByte, dispHalf int, to string) {
-		k.op(load, at(dispByte+bytes, "R13"), widened)
-		k.op("VCVTDQ2PS", widened, widened)
-		k.op("VCVTPH2PS", at(dispHalf+halves, "R15"), to)
-		k.op("VMULPS", widened, to, to)
-	}
-	if k.scaling == halfBlock {
-		product("VPMOVSXBD", 16*group, 0, scale)
-		return
-	}
-	product("VPMOVZXBD", 0, 0, scale)
-	product("VPMOVZXBD", 16, 32, low)
 }
