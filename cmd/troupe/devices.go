@@ -58,13 +58,16 @@ func (s *server) openModel(p *parts, m *Main) error {
 func (s *server) findDevices(m *Main) (opens []func() (compute.Backend, error), err error) {
 	d := s.cfg.Device()
 	driver, err := openDriver(d, m.Getenv)
+	if err == nil && driver != nil {
+		opens, err = s.findGPUs(driver, d)
+	}
 	switch {
 	case err != nil && d.Kind != config.DeviceAuto:
 		return nil, fmt.Errorf("--device %s: %w", d.Kind, err)
 	case err != nil:
 		s.noGPU = err
 	case driver != nil:
-		return s.findGPUs(driver, d)
+		return opens, nil
 	}
 	threads := 0 // all there are
 	if n := s.cfg.Scheduler.DataParallelSize; n > 1 {
@@ -80,8 +83,8 @@ func (s *server) findGPUs(driver gpu.Driver, d config.Device) (opens []func() (c
 		indexes = append(indexes, i)
 	}
 	for _, i := range indexes {
-		if i >= driver.NumDevices() {
-			return nil, fmt.Errorf("--device %s: device %d is asked for, but there are %d", d.Kind, i, driver.NumDevices())
+		if err := cuda.Check(driver, i); err != nil {
+			return nil, err
 		}
 		opens = append(opens, func() (compute.Backend, error) { return openGPU(driver, i, s.cfg.MemoryFraction()) })
 	}

@@ -167,3 +167,37 @@ func TestRefusedPTX(t *testing.T) {
 	require.ErrorIs(t, err, gpu.UnsupportedPTX)
 	require.ErrorContains(t, err, "cuda:7: module ")
 }
+
+// elderly is a driver that says it is older than it is, with such devices.
+type elderly struct {
+	gpu.Driver
+	version, capability int
+}
+
+func (e *elderly) Version() int { return e.version }
+
+func (e *elderly) Open(i int) (gpu.Device, error) {
+	dev, err := e.Driver.Open(i)
+	return &elderlyDevice{dev, e.capability}, err
+}
+
+type elderlyDevice struct {
+	gpu.Device
+	capability int
+}
+
+func (e *elderlyDevice) Properties() gpu.Properties {
+	p := e.Device.Properties()
+	p.Major, p.Minor = e.capability/10, e.capability%10
+	return p
+}
+
+func TestCheck(t *testing.T) {
+	d := &elderly{ptxsim.New(ptxsim.Options{}), 13000, 90}
+	require.NoError(t, cuda.Check(d, 0))
+	require.ErrorContains(t, cuda.Check(d, 1), "device 1 is asked for, but the number of devices is 1")
+	d.capability = 75
+	require.ErrorContains(t, cuda.Check(d, 0), "ptxsim:0 (PTX simulator) has compute capability 7.5, and at least 8.0 is needed")
+	d.version = 11040
+	require.ErrorContains(t, cuda.Check(d, 0), "the driver speaks CUDA 11.4, and at least 11.8 is needed")
+}

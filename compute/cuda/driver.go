@@ -8,6 +8,31 @@ import (
 	kernels "github.com/troupe-llm/troupe/kernels/cuda"
 )
 
+// What the kernels' PTX asks for.
+const (
+	minVersion    = 11080 // CUDA 11.8, the first to know PTX 7.8
+	minCapability = 8     // sm_80
+)
+
+// Check says why device i of a driver cannot be used, without loading anything.
+func Check(driver gpu.Driver, i int) (err error) {
+	if v := driver.Version(); v < minVersion {
+		return fmt.Errorf("compute/cuda: the driver speaks CUDA %d.%d, and at least %d.%d is needed", v/1000, v%1000/10, minVersion/1000, minVersion%1000/10)
+	}
+	if i >= driver.NumDevices() {
+		return fmt.Errorf("compute/cuda: device %d is asked for, but the number of devices is %d", i, driver.NumDevices())
+	}
+	dev, err := driver.Open(i)
+	if err != nil {
+		return fmt.Errorf("compute/cuda: %s:%d: %w", driver.Name(), i, err)
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if p := dev.Properties(); p.Major < minCapability {
+		return fmt.Errorf("compute/cuda: %s:%d (%s) has compute capability %d.%d, and at least %d.0 is needed", driver.Name(), i, p.Name, p.Major, p.Minor, minCapability)
+	}
+	return nil
+}
+
 // Open loads the kernels on a device of a driver. The name, as "cuda:0", is for people.
 // What is returned closes dev.
 func Open(dev gpu.Device, name string) (Device, error) {
