@@ -91,9 +91,17 @@ func serve(t *testing.T, args ...string) *server {
 func serveEnv(t *testing.T, env []string, args ...string) *server {
 	t.Helper()
 	args = append([]string{"serve"}, args...)
-	args = append(args, "--host", "127.0.0.1", "--port", "0")
-	s := &server{t: t, cmd: exec.Command(troupe, args...), log: &logBuffer{}, exit: make(chan struct{})}
-	s.cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(troupe, append(args, "--host", "127.0.0.1", "--port", "0")...)
+	cmd.Env = append(os.Environ(), env...)
+	s := start(t, cmd)
+	s.waitHealthy()
+	return s
+}
+
+// start starts the server of a command, waits until it listens, and stops it when the test ends.
+func start(t *testing.T, cmd *exec.Cmd) *server {
+	t.Helper()
+	s := &server{t: t, cmd: cmd, log: &logBuffer{}, exit: make(chan struct{})}
 	stderr, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Start())
@@ -119,7 +127,6 @@ func serveEnv(t *testing.T, env []string, args ...string) *server {
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "no URL line within 30 s", s.log.String())
 	}
-	s.waitHealthy()
 	return s
 }
 
