@@ -2,9 +2,9 @@ package cpu
 
 import "testing"
 
-// WithoutVNNI takes the dot products away until the test ends.
+// WithoutVNNI takes the dot products away until the test ends, of AVX2 as well.
 func WithoutVNNI(t *testing.T) {
-	had := hasVNNI
-	hasVNNI = false
-	t.Cleanup(func() { hasVNNI = had })
+	had, hadAVX := hasVNNI, hasAVXVNNI
+	hasVNNI, hasAVXVNNI = false, false
+	t.Cleanup(func() { hasVNNI, hasAVXVNNI = had, hadAVX })
 }

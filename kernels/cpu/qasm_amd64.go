@@ -7,6 +7,8 @@ func qgemmAsm(g *QGemm, t Tier) bool {
 	switch {
 	case t == AVX512 && hasVNNI:
 		qgemmAVX512(g)
+	case t != Generic && hasAVXVNNI:
+		qgemmAVXVNNI(g)
 	case t == AVX512 || t == AVX2:
 		qgemmAVX2(g)
 	default:
@@ -27,6 +29,21 @@ func qgemmAVX512(g *QGemm) {
 		qgemmQ5KAVX512(g)
 	case quant.Q6_K:
 		qgemmQ6KAVX512(g)
+	}
+}
+
+func qgemmAVXVNNI(g *QGemm) {
+	switch g.Type {
+	case quant.Q8_0:
+		qgemmQ8AVXVNNI(g)
+	case quant.Q4_0:
+		qgemmQ4AVXVNNI(g)
+	case quant.Q4_K:
+		qgemmQ4KAVXVNNI(g)
+	case quant.Q5_K:
+		qgemmQ5KAVXVNNI(g)
+	case quant.Q6_K:
+		qgemmQ6KAVXVNNI(g)
 	}
 }
 

@@ -20,6 +20,21 @@ func qgemmQ5KAVX2(args *QGemm)
 func qgemmQ6KAVX2(args *QGemm)
 
 //go:noescape
+func qgemmQ8AVXVNNI(args *QGemm)
+
+//go:noescape
+func qgemmQ4AVXVNNI(args *QGemm)
+
+//go:noescape
+func qgemmQ4KAVXVNNI(args *QGemm)
+
+//go:noescape
+func qgemmQ5KAVXVNNI(args *QGemm)
+
+//go:noescape
+func qgemmQ6KAVXVNNI(args *QGemm)
+
+//go:noescape
 func qgemmQ8AVX512(args *QGemm)
 
 //go:noescape

@@ -171,7 +171,7 @@ func bitsOf(x []float32) []uint32 {
 	return b
 }
 
-// TestQGemmWithoutVNNI runs the AVX-512 tier as on processors without dot products.
+// TestQGemmWithoutVNNI runs the tiers as on processors without dot products.
 func TestQGemmWithoutVNNI(t *testing.T) {
 	cpu.WithoutVNNI(t)
 	for _, typ := range quantTypes {

@@ -20,3 +20,6 @@ func detect() []Tier {
 // hasVNNI says whether the AVX-512 tier has dot products of bytes; without them
 // it computes those as AVX2 does.
 var hasVNNI = cpu.X86.HasAVX512VNNI
+
+// hasAVXVNNI says the same of the AVX2 tier.
+var hasAVXVNNI = cpu.X86.HasAVXVNNI

@@ -4,4 +4,4 @@ package cpu
 
 var available = []Tier{Generic}
 
-var hasVNNI = false
+var hasVNNI, hasAVXVNNI = false, false

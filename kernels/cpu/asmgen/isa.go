@@ -10,6 +10,7 @@ type isa struct {
 	width      int    // of a vector register, bytes
 	parts      int
 	evex       bool // masks, broadcasts in operands, 32 registers
+	dots       bool // dot products of bytes
 	maxCols    int
 	// tiles lists, for a panel of nr columns, how many tiles are computed at
 	// once: the largest group that the registers hold, at most four, then
@@ -19,7 +20,7 @@ type isa struct {
 }
 
 var avx512 = &isa{
-	name: "AVX512", file: "avx512", prefix: "Z", width: 64, parts: 1, evex: true, maxCols: 12,
+	name: "AVX512", file: "avx512", prefix: "Z", width: 64, parts: 1, evex: true, dots: true, maxCols: 12,
 	tiles: func(nr int) []int {
 		switch {
 		case nr <= 2:
@@ -43,6 +44,9 @@ var avx2 = &isa{
 		return []int{1}
 	},
 }
+
+// avxvnni is AVX2 with dot products of bytes, and used for those only.
+var avxvnni = &isa{name: "AVXVNNI", file: "avxvnni", prefix: "Y", width: 32, parts: 2, dots: true}
 
 // reg names vector register i.
 func (s *isa) reg(i int) string {

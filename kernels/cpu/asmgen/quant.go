@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Registers of a product of quantised weights:
 //
@@ -83,7 +87,7 @@ func (s *isa) qtiles(nr int) []int {
 // quantFiles adds the kernels of quantised weights to files.
 func quantFiles(files map[string][]byte) {
 	decl := newFile("package cpu", "", "// The functions below have no bounds checks: their callers check.")
-	for _, s := range []*isa{avx2, avx512} {
+	for _, s := range []*isa{avx2, avxvnni, avx512} {
 		f := newFile(`#include "go_asm.h"`, `#include "textflag.h"`)
 		magic(f)
 		for _, q := range qformats {
@@ -152,7 +156,7 @@ func (k *qkernel) constants() {
 	switch {
 	case !k.wide():
 		set("0x0f0f0f0f", k.mask())
-	case k.signed && !k.evex:
+	case k.signed && !k.dots:
 		set("0x80808080", k.mask())
 	}
 	switch k.bits {
@@ -161,9 +165,10 @@ func (k *qkernel) constants() {
 	case 6:
 		set("0x30303030", k.upper())
 	}
-	if !k.evex {
+	if !k.dots {
 		set("0x00010001", k.ones())
-	} else if k.bits == 4 || k.wide() {
+	}
+	if k.evex && (k.bits == 4 || k.wide()) {
 		k.op("VMOVUPS", "qmagic<>+64(SB)", k.minusMagic())
 	}
 }
@@ -255,7 +260,7 @@ func (k *qkernel) stepsPerLoad() int {
 
 // startDots sets the sums of integers to the magic, less what makes up for the offset.
 func (k *qkernel) startDots(group int) {
-	bare := k.scaling == scaleMin || k.signed && !k.evex // the panel has none that serves
+	bare := k.scaling == scaleMin || k.signed && !k.dots // the panel has none that serves
 	k.each(func(tile, col, part int) {
 		switch first := k.dot(0, col, 0); {
 		case bare:
@@ -344,9 +349,9 @@ func (k *qkernel) stepsVNNI(step int) {
 	}
 }
 
-// stepsAVX2 is stepsVNNI without dot products. Pairs of products are added in 16
-// bits: they fit, if integers that may use all eight bits are made signed, and
-// their signs given to the other factor.
+// stepsAVX2 is stepsVNNI with AVX2's registers. Without dot products, pairs of
+// products are added in 16 bits: they fit, if integers that may use all eight bits
+// are made signed, and their signs given to the other factor.
 func (k *qkernel) stepsAVX2(step int) {
 	low, high, x, product := k.temp(0), k.temp(1), k.temp(2), k.temp(3)
 	for tile := range k.tiles {
@@ -359,13 +364,17 @@ func (k *qkernel) stepsAVX2(step int) {
 				k.op("VPAND", k.mask(), low, low)
 				k.op("VPAND", k.mask(), high, high)
 				k.addUpper(upperBits{tile: tile, step: step, part: part, temp: 4}, low, high)
-			case k.signed:
+			case k.signed && !k.dots:
 				k.op("VPXOR", k.mask(), low, low)
 				k.op("VPABSB", low, high)
 			}
 			for i, w := range []string{low, high}[:k.stepsPerLoad()] {
 				for col := range k.nr {
 					k.op("VPBROADCASTD", k.xAt(step+i, col), x)
+					if k.dots {
+						k.vexDot(x, w, k.dot(tile, col, part))
+						continue
+					}
 					if k.signed {
 						k.op("VPSIGNB", low, x, x)
 						w = high
@@ -377,4 +386,20 @@ func (k *qkernel) stepsAVX2(step int) {
 			}
 		}
 	}
+}
+
+// vexDot writes VPDPBUSD x, w, dot byte by byte: the assembler knows its EVEX form
+// only, which takes AVX-512. VEX.256.66.0F38.W0 50 /r, Intel's manual, volume 2.
+func (k *qkernel) vexDot(x, w, dot string) {
+	number := func(reg string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(reg, k.prefix))
+		if err != nil {
+			panic(err)
+		}
+		return n
+	}
+	rm, vvvv, reg := number(x), number(w), number(dot)
+	k.comment("VPDPBUSD %s, %s, %s", x, w, dot)
+	k.op(fmt.Sprintf("BYTE $0xc4; BYTE $0x%02x; BYTE $0x%02x; BYTE $0x50; BYTE $0x%02x",
+		(^reg&8)<<4|1<<6|(^rm&8)<<2|2, (^vvvv&15)<<3|1<<2|1, 0xc0|reg&7<<3|rm&7))
 }
