@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"flag"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/compute/cpu"
+	"github.com/troupe-llm/troupe/compute/cuda"
+	"github.com/troupe-llm/troupe/gpu/ptxsim"
 	"github.com/troupe-llm/troupe/infer"
 	"github.com/troupe-llm/troupe/model"
 )
@@ -73,7 +76,21 @@ func (b *tapped) Embed(dst compute.Buffer, table compute.Matrix, ids []int32) {
 	b.Backend.Embed(dst, table, ids)
 }
 
-// newBackend returns a CPU backend that the test closes.
+// simulate has tests run on a simulated GPU in place of the CPU.
+var simulate = flag.Bool("ptxsim", false, "run on a simulated GPU")
+
+func newSimulatedGPU(tb testing.TB) compute.Backend {
+	tb.Helper()
+	dev, err := ptxsim.New(ptxsim.Options{Memory: 1 << 30}).Open(0)
+	require.NoError(tb, err)
+	loaded, err := cuda.Open(dev, "ptxsim:0")
+	require.NoError(tb, err)
+	b, err := cuda.New(cuda.Options{Device: loaded})
+	require.NoError(tb, err)
+	return b
+}
+
+// newBackend returns a backend that the test closes.
 func newBackend(tb testing.TB) *tapped {
 	tb.Helper()
 	return newBackendOf(tb, cpu.Options{Threads: 2})
@@ -81,7 +98,13 @@ func newBackend(tb testing.TB) *tapped {
 
 func newBackendOf(tb testing.TB, o cpu.Options) *tapped {
 	tb.Helper()
-	b, err := cpu.New(o)
+	var b compute.Backend
+	var err error
+	if *simulate {
+		b = newSimulatedGPU(tb)
+	} else {
+		b, err = cpu.New(o)
+	}
 	require.NoError(tb, err)
 	tap := &tapped{Backend: b, taps: &taps{}}
 	tap.forks.Add(1)
