@@ -23,7 +23,7 @@ build-static: ## build ./bin/troupe as a static file, for systems without glibc;
 test: ## vet, then every test under the race detector; what it slows and cannot fault at length without it
 	$(GO) vet -tags noetcd ./...
 	$(GO) test -race -tags noetcd -p 3 ./... # one more than small machines have cores: some packages wait for one
-	$(GO) test ./compute/... ./scheduler
+	$(GO) test ./compute/... ./kernels/... ./scheduler
 	$(GO) test ./model -run 'Quantised|Architectures'
 
 .PHONY: check
