@@ -14,6 +14,9 @@ const (
 	soloBytes = 1 << 20
 	// blockFloats of activations are packed at a time.
 	blockFloats = 256 << 10
+	// aheadPanels are the most panels of a chunk that fetch the next one's weights:
+	// of more, the first one's wait is a small part.
+	aheadPanels = 16
 	// tileGroup is the granule of tiles: kernels take up to so many at once.
 	tileGroup = 4
 )
@@ -178,7 +181,7 @@ func (t *linearTask) panel(i, first, tiles int, ws *workspace) {
 // first panel waits for its weights to come from memory, if nobody asked for them.
 func (t *linearTask) ahead(i, first, tiles int) []byte {
 	next := first + len(t.b.worker)*t.chunkTiles
-	if !t.w.quantised || next >= t.w.tiles {
+	if !t.w.quantised || next >= t.w.tiles || t.chunkWidth > aheadPanels {
 		return nil
 	}
 	share := kernels.AheadBytes(tiles, t.w.cols/kernels.QBlock)
