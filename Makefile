@@ -20,8 +20,7 @@ build-static: ## build ./bin/troupe as a static file, for systems without glibc;
 	CGO_ENABLED=0 $(GO) build -trimpath -tags nocuda -o bin/troupe ./cmd/troupe
 
 .PHONY: test
-test: ## vet, then every test under the race detector; what it slows and cannot fault at length without it
-	$(GO) vet -tags noetcd ./...
+test: ## every test under the race detector; what it slows and cannot fault at length without it
 	$(GO) test -race -tags noetcd -p 3 ./... # one more than small machines have cores: some packages wait for one
 	$(GO) test ./compute/... ./kernels/... ./scheduler
 	$(GO) test ./model -run 'Quantised|Architectures'
