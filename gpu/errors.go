@@ -23,6 +23,7 @@ const (
 	NoBinaryForGPU       Code = 209
 	ECCUncorrectable     Code = 214
 	InvalidPTX           Code = 218
+	NVLinkUncorrectable  Code = 220
 	JITCompilerNotFound  Code = 221
 	UnsupportedPTX       Code = 222
 	InvalidHandle        Code = 400
@@ -39,6 +40,7 @@ const (
 	InvalidAddressSpace  Code = 717
 	InvalidPC            Code = 718
 	LaunchFailed         Code = 719
+	TensorMemoryLeak     Code = 721
 	SystemDriverMismatch Code = 803
 	CaptureUnsupported   Code = 900
 	CaptureInvalidated   Code = 901
@@ -61,6 +63,7 @@ var texts = map[Code][2]string{
 	NoBinaryForGPU:       {"NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
 	ECCUncorrectable:     {"ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
 	InvalidPTX:           {"INVALID_PTX", "a PTX JIT compilation failed"},
+	NVLinkUncorrectable:  {"NVLINK_UNCORRECTABLE", "uncorrectable NVLink error detected during the execution"},
 	JITCompilerNotFound:  {"JIT_COMPILER_NOT_FOUND", "PTX JIT compiler library not found"},
 	UnsupportedPTX:       {"UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
 	InvalidHandle:        {"INVALID_HANDLE", "invalid resource handle"},
@@ -77,6 +80,7 @@ var texts = map[Code][2]string{
 	InvalidAddressSpace:  {"INVALID_ADDRESS_SPACE", "operation not supported on global/shared address space"},
 	InvalidPC:            {"INVALID_PC", "invalid program counter"},
 	LaunchFailed:         {"LAUNCH_FAILED", "unspecified launch failure"},
+	TensorMemoryLeak:     {"TENSOR_MEMORY_LEAK", "a kernel ended with tensor memory allocated"},
 	SystemDriverMismatch: {"SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
 	CaptureUnsupported:   {"STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
 	CaptureInvalidated:   {"STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
@@ -102,7 +106,7 @@ func (c Code) Error() string { return strings.TrimSuffix(c.Name()+": "+c.Text(),
 // fails with it until the device is reset.
 func (c Code) Sticky() bool {
 	switch c {
-	case ECCUncorrectable, IllegalAddress, LaunchTimeout, ContextDestroyed:
+	case ECCUncorrectable, NVLinkUncorrectable, IllegalAddress, LaunchTimeout, ContextDestroyed, TensorMemoryLeak, Unknown:
 		return true
 	}
 	return c >= Assert && c <= LaunchFailed && c != 711 && c != 712 && c != 713

@@ -89,6 +89,7 @@ func TestWhichErrorsTakeTheContextAlong(t *testing.T) {
 	for code, sticky := range map[gpu.Code]bool{
 		gpu.OutOfMemory: false, gpu.InvalidPTX: false, gpu.LaunchOutOfResources: false, 711: false, gpu.CaptureUnsupported: false,
 		gpu.IllegalAddress: true, gpu.LaunchFailed: true, gpu.ECCUncorrectable: true, gpu.MisalignedAddress: true, gpu.LaunchTimeout: true,
+		gpu.NVLinkUncorrectable: true, gpu.Unknown: true,
 	} {
 		require.Equal(t, sticky, code.Sticky(), code.Name())
 	}

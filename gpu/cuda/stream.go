@@ -25,11 +25,11 @@ type stream struct {
 	life   int
 	handle uintptr
 	block  *block
-	pin    runtime.Pinner
 }
 
 // block has values, their addresses, and the arguments of cuLaunchKernel, so that a
-// launch allocates nothing here.
+// launch allocates nothing here. Its addresses are kept as numbers, too: it is on the
+// heap, where nothing moves, and the stream holds it.
 type block struct {
 	values  [gpu.MaxParams]uint64
 	address [gpu.MaxParams]unsafe.Pointer
@@ -41,7 +41,6 @@ func (d *device) NewStream() (gpu.Stream, error) {
 	if err := d.lib.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), nonBlocking); err != nil {
 		return nil, err
 	}
-	s.pin.Pin(s.block) // its addresses are kept as numbers
 	for i := range s.block.values {
 		s.block.address[i] = unsafe.Pointer(&s.block.values[i])
 	}
@@ -110,6 +109,7 @@ func (s *stream) Launch(f gpu.Func, c gpu.LaunchConfig, params []uint64) error {
 	}
 	b.args[7] = uintptr(c.Shared)
 	r, _, _ := purego.SyscallN(s.dev.lib.at[cuLaunchKernel], b.args[:]...)
+	runtime.KeepAlive(b)
 	err := s.dev.lib.check(cuLaunchKernel, r)
 	if e, ok := err.(*gpu.Error); ok {
 		e.Detail = "kernel " + k.info.Name
@@ -175,7 +175,6 @@ func (s *stream) Close() error {
 	}
 	handle := s.handle
 	s.handle = 0
-	s.pin.Unpin()
 	if s.dev.valid(cuStreamDestroy, s.life) != nil {
 		return nil
 	}

@@ -100,6 +100,9 @@ func (p *parser) operand(depth int) operand {
 		}
 		return v
 	case p.accept("["):
+		if depth == maxVector {
+			p.fail("an address within an address")
+		}
 		o := p.operand(maxVector)
 		o.memory = true
 		if p.accept("+") {

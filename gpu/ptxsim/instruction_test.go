@@ -231,6 +231,7 @@ func TestAFormThatIsNotKnownIsRefusedWithItsLine(t *testing.T) {
 		"bar.sync 1;":                    "only barrier 0 of all threads is supported",
 		"mov.u32 %r0, %clock;":           `operand "%clock" is not known`,
 		"mov.u32 %r0, {%r1, {%r2}};":     "a vector of more than 8 operands, or within another",
+		"ld.global.u32 %r0, [[[%rd1]]];": "an address within an address",
 		"`":                              "unexpected character '`'",
 		"x: x:":                          "there are two labels x",
 		"/* no end":                      "a comment has no end",
