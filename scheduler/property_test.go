@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-llm/troupe/infer"
-	"github.com/troupe-llm/troupe/internal/testkit"
 	"github.com/troupe-llm/troupe/scheduler"
 )
 
@@ -20,11 +19,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	if !given {
-		checks := "2000"
-		if testkit.UnderRace {
-			checks = "200"
-		}
-		if err := flag.Set("rapid.checks", checks); err != nil {
+		if err := flag.Set("rapid.checks", "2000"); err != nil {
 			panic(err)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-llm/troupe/internal/testkit"
 	"github.com/troupe-llm/troupe/kernels/cpu"
 	"github.com/troupe-llm/troupe/kernels/cpu/quant"
 )
@@ -64,13 +63,9 @@ func newQRow(cols int) *cpu.QRow {
 // TestQGemm compares every tier with the generic one bit by bit, and that with
 // sums of float64 over the numbers that blocks and quantised activations stand for.
 func TestQGemm(t *testing.T) {
-	counts := []int{1, 2, 3, 4, 7}
-	if testkit.UnderRace {
-		counts = []int{3}
-	}
 	for _, typ := range quantTypes {
 		for _, cols := range []int{typ.Elements(), 3 * typ.Elements()} {
-			for _, tiles := range counts {
+			for _, tiles := range []int{1, 2, 3, 4, 7} {
 				for nr := 1; nr <= cpu.Generic.MaxQCols(); nr++ {
 					t.Run(fmt.Sprintf("%v/cols=%d/tiles=%d/nr=%d", typ, cols, tiles, nr), func(t *testing.T) {
 						testQGemm(t, typ, cols, tiles, nr)
