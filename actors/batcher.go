@@ -176,8 +176,8 @@ func (b *BatcherActor) stampScheduled() int64 {
 		e := seq.Tag.(*entry)
 		if e.stamps.Scheduled == 0 {
 			e.stamps.Scheduled = now
-			e.place.leaveQueue()
 		}
+		e.place.leaveQueue() // one that resumes on another node queued there, too
 	}
 	return now
 }

@@ -47,6 +47,18 @@ func (w *workbench) add(id infer.SeqID, n int) *AddSequence {
 		Stamps: infer.Stamps{Queued: w.clock.Now()}, place: places[0]}
 }
 
+// A sequence that comes with stamps of another node has queued here, too, and has a
+// place of its own in this queue.
+func TestBatcherTakesAResumedSequenceOffTheQueue(t *testing.T) {
+	w := newWorkbench(t)
+	pid, _, _ := w.newBatcher(testkit.DeviceOptions{})
+	m := w.add(1, 3)
+	m.Stamps.Scheduled, m.Stamps.FirstToken, m.OutputTokenIDs = 1, 2, []int32{7}
+	w.send(pid, m)
+	require.Zero(t, w.env.admission.queued.Load())
+	require.Zero(t, w.env.admission.queuedTokens.Load())
+}
+
 func TestBatcherStampsASequence(t *testing.T) {
 	w := newWorkbench(t)
 	pid, d, _ := w.newBatcher(testkit.DeviceOptions{})

@@ -354,7 +354,10 @@ func (s *SessionActor) batcherTerminated(c actor.Context) {
 func (s *SessionActor) release(c actor.Context) {
 	s.beat.Stop()
 	s.session.Finish()
-	for _, r := range s.relays {
+	for _, r := range s.relays { // none, unless the session failed
+		if s.alive {
+			c.Send(s.batcher.PID, &AbortSequence{SeqID: r.id})
+		}
 		s.forget(r)
 	}
 	c.Unwatch(s.batcher.PID)
