@@ -404,3 +404,21 @@ func TestLoadWithoutWeights(t *testing.T) {
 	_, err := hollow.NewRunner()
 	require.ErrorContains(t, err, "without weights")
 }
+
+// A context for whose keys and values this machine has no memory is no concern of a
+// model that computes nothing.
+func TestLoadWithoutWeightsNeedsNoMemory(t *testing.T) {
+	long := modelkit.Small(3)
+	long.Context = 1 << 25
+	dir := long.Write(t, "BF16", 1)
+	folder, err := model.OpenDir(dir)
+	require.NoError(t, err)
+	o := options(t)
+	o.MaxModelLen = 0
+	_, err = model.Load(folder, o)
+	require.ErrorContains(t, err, "--max-model-len")
+	o.NoWeights = true
+	hollow, err := model.Load(folder, o)
+	require.NoError(t, err)
+	require.Equal(t, 1<<25, hollow.MaxModelLen())
+}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"math"
 
 	"github.com/troupe-llm/troupe/compute"
 	"github.com/troupe-llm/troupe/infer"
@@ -178,8 +179,8 @@ func (m *Model) resolve(l *loader, items []item, o *Options) error {
 	}
 	m.types, m.quantized, m.decodeBytes = h.types(), h.quantised, h.decodeBytes()
 	left, weights := availableTo(m.backend), h.bytes
-	if m.isHollow = o.NoWeights; m.isHollow {
-		weights = 0
+	if m.isHollow = o.NoWeights; m.isHollow { // its sizes are limits of requests, no memory
+		left, weights = memory{bytes: math.MaxInt64, own: true}, 0
 	}
 	if weights > left.bytes {
 		return infer.Errorf(infer.CodeInvalid, "model",

@@ -57,6 +57,9 @@ func (s *server) openModel(p *parts, m *Main) error {
 // findDevices returns what takes the devices into use that --device names.
 func (s *server) findDevices(m *Main) (opens []func() (compute.Backend, error), err error) {
 	d := s.cfg.Device()
+	if s.cfg.Cluster.Role == config.RoleFront { // it computes nothing
+		d = config.Device{Kind: config.DeviceCPU}
+	}
 	driver, err := openDriver(d, m.Getenv)
 	if err == nil && driver != nil {
 		opens, err = s.findGPUs(driver, d)
