@@ -85,7 +85,8 @@ func newBackend(dev Device, s *shared, parts int) (*Backend, error) {
 		return nil, fmt.Errorf("compute/cuda: %w", err)
 	}
 	s.users.Add(1)
-	b := &Backend{dev: dev, shared: s, parts: parts, stream: stream, queue: kernels.NewQueue(stream), mem: arena{dev: dev, gone: &s.abandoned}}
+	b := &Backend{dev: dev, shared: s, parts: parts, stream: stream, mem: arena{dev: dev, gone: &s.abandoned}}
+	b.queue = kernels.NewQueue(launcher{b})
 	for _, sc := range []*scratch{&b.packed, &b.partial, &b.ids, &b.batches[0].memory, &b.batches[1].memory} {
 		sc.b = b
 	}
@@ -140,6 +141,18 @@ func (b *Backend) note(err error) {
 	if b.err == nil {
 		b.err = err
 	}
+}
+
+// launcher passes launches on until something has failed: memory may be missing that
+// they would write to, which would lose the context.
+type launcher struct{ b *Backend }
+
+// Launch implements kernels.Launcher.
+func (l launcher) Launch(k kernels.Kernel, g kernels.Grid, values []uint64) error {
+	if l.b.err != nil {
+		return nil
+	}
+	return l.b.stream.Launch(k, g, values)
 }
 
 // write enqueues a copy of elements to the device.

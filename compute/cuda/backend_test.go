@@ -13,16 +13,21 @@ import (
 	"github.com/troupe-llm/troupe/gpu/ptxsim"
 )
 
-// watched is a device that counts allocations, and says how many processors it has.
+// watched is a device that counts allocations, or refuses them, and says how many
+// processors it has.
 type watched struct {
 	cuda.Device
 	processors, allocs int
+	full               bool
 }
 
 func (w *watched) NumProcessors() int { return w.processors }
 
 func (w *watched) Alloc(bytes int64) (cuda.Ptr, error) {
 	w.allocs++
+	if w.full {
+		return 0, gpu.NewError("cuMemAlloc", gpu.OutOfMemory, "")
+	}
 	return w.Device.Alloc(bytes)
 }
 
@@ -86,12 +91,17 @@ func newLayer(t *testing.T, b *cuda.Backend) *layer {
 	return l
 }
 
-// step computes the last two tokens' attention.
-func (l *layer) step() ([]float32, error) {
+// compute computes the last two tokens' attention.
+func (l *layer) compute() error {
 	l.b.Linear(l.qkv, l.x, l.w, layerTokens)
 	l.b.RopeStore(l.qkv, l.spec, l.rope, l.kv, 0, &l.batch)
 	l.b.Attention(l.attn, l.qkv, l.spec, l.kv, 0, &l.batch)
-	err := l.b.Sync()
+	return l.b.Sync()
+}
+
+// step computes and fetches the last two tokens' attention.
+func (l *layer) step() ([]float32, error) {
+	err := l.compute()
 	return append([]float32(nil), l.b.Host(l.attn, layerTokens-2, 2)...), err
 }
 
@@ -158,6 +168,21 @@ func TestDeviceErrors(t *testing.T) {
 	_, err = l.step()
 	require.ErrorIs(t, err, gpu.IllegalAddress, "a lost context stays lost")
 	_ = b.Close() // a lost context frees nothing
+}
+
+// A step that has no memory for its scratch fails by that, launches nothing on memory
+// that is not there, and leaves the device as good as it was.
+func TestFullDevice(t *testing.T) {
+	w := &watched{Device: open(t, ptxsim.Options{Seed: 4}), processors: 1000}
+	b, err := cuda.New(cuda.Options{Device: w})
+	require.NoError(t, err)
+	l := newLayer(t, b)
+	w.full = true
+	require.ErrorIs(t, l.compute(), gpu.OutOfMemory)
+	w.full = false
+	_, err = l.step()
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
 }
 
 func TestRefusedPTX(t *testing.T) {
