@@ -1,5 +1,9 @@
 package gpu
 
+// MinVersion is the least version of CUDA that a driver must speak: 11.8, whose drivers
+// (520 and later) read PTX 7.8.
+const MinVersion = 11080
+
 // Driver gives access to the devices of a machine.
 type Driver interface {
 	// Name says which implementation this is: "cuda" or "ptxsim".

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -211,10 +212,9 @@ func showProgress(w io.Writer, total int) func(done, failed int) {
 	}
 }
 
-// report is what a measurement writes.
+// report is what a measurement writes: a table for people, and its fields as JSON.
 type report interface {
 	WriteTable(w io.Writer) error
-	WriteJSON(w io.Writer) error
 }
 
 // writeReport writes the table to standard output and JSON to a file; "-" puts
@@ -228,11 +228,18 @@ func (m *Main) writeReport(r report, path string) error {
 		return err
 	}
 	if path == "-" {
-		return r.WriteJSON(m.Stdout)
+		return writeJSON(m.Stdout, r)
 	}
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("--json: %w", err)
 	}
-	return errors.Join(r.WriteJSON(io.Writer(f)), f.Close())
+	return errors.Join(writeJSON(f, r), f.Close())
+}
+
+// writeJSON writes a report as one indented JSON object.
+func writeJSON(w io.Writer, r report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
 }

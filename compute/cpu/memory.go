@@ -30,13 +30,18 @@ func (a *arena) alloc(n int64, what string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compute/cpu: %s of %d bytes: %w", what, n, err)
 	}
+	a.keep(b)
+	return b, nil
+}
+
+// keep makes mapped memory the arena's.
+func (a *arena) keep(b []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.blocks == nil {
 		a.blocks = map[*byte][]byte{}
 	}
 	a.blocks[unsafe.SliceData(b)] = b
-	return b, nil
 }
 
 // mapFile maps a file to be read. The bytes are freed as others are.
@@ -45,12 +50,7 @@ func (a *arena) mapFile(path string) ([]byte, error) {
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.blocks == nil {
-		a.blocks = map[*byte][]byte{}
-	}
-	a.blocks[unsafe.SliceData(b)] = b
+	a.keep(b)
 	return b, nil
 }
 

@@ -8,16 +8,13 @@ import (
 	kernels "github.com/troupe-llm/troupe/kernels/cuda"
 )
 
-// What the kernels' PTX asks for.
-const (
-	minVersion    = 11080 // CUDA 11.8, the first to know PTX 7.8
-	minCapability = 8     // sm_80
-)
+// minCapability is what the kernels' PTX asks for: sm_80.
+const minCapability = 8
 
 // Check says why device i of a driver cannot be used, without loading anything.
 func Check(driver gpu.Driver, i int) (err error) {
-	if v := driver.Version(); v < minVersion {
-		return fmt.Errorf("compute/cuda: the driver speaks CUDA %d.%d, and at least %d.%d is needed", v/1000, v%1000/10, minVersion/1000, minVersion%1000/10)
+	if v := driver.Version(); v < gpu.MinVersion {
+		return fmt.Errorf("compute/cuda: the driver speaks CUDA %d.%d, and at least %d.%d is needed", v/1000, v%1000/10, gpu.MinVersion/1000, gpu.MinVersion%1000/10)
 	}
 	if i >= driver.NumDevices() {
 		return fmt.Errorf("compute/cuda: device %d is asked for, but the number of devices is %d", i, driver.NumDevices())

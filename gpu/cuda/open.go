@@ -15,9 +15,6 @@ import (
 // Library is what Open looks for if it is not told otherwise.
 const Library = "libcuda.so.1"
 
-// minVersion is CUDA 11.8, whose drivers (520 and later) read PTX 7.8.
-const minVersion = 11080
-
 // function is an entry point of the library.
 type function int
 
@@ -146,11 +143,11 @@ func (d *driver) resolve(handle uintptr) (err error) {
 	d.version = int(v)
 	for f, at := range d.at {
 		if at == 0 {
-			return &gpu.OldDriverError{Library: d.name, Have: d.version, Need: minVersion, Symbol: symbols[f]}
+			return &gpu.OldDriverError{Library: d.name, Have: d.version, Need: gpu.MinVersion, Symbol: symbols[f]}
 		}
 	}
-	if d.version < minVersion {
-		return &gpu.OldDriverError{Library: d.name, Have: d.version, Need: minVersion}
+	if d.version < gpu.MinVersion {
+		return &gpu.OldDriverError{Library: d.name, Have: d.version, Need: gpu.MinVersion}
 	}
 	return nil
 }

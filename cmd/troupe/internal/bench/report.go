@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -70,13 +69,6 @@ func summarize(values []float64) Summary {
 	}
 	rank := func(percent int) float64 { return values[(n*percent+99)/100-1] }
 	return Summary{Count: n, Mean: sum / float64(n), P50: rank(50), P90: rank(90), P99: rank(99), Max: values[n-1]}
-}
-
-// WriteJSON writes the report as one indented JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }
 
 // WriteTable writes the report for people.

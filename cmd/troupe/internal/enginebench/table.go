@@ -1,18 +1,10 @@
 package enginebench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
 )
-
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
 
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(w io.Writer) error {
